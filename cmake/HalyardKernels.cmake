@@ -3,6 +3,7 @@
 # Sets, for the including scope:
 #   HALYARD_KERNEL_OBJECTS   every generated object file
 #   HALYARD_WRITTEN_KERNELS  the sources of kernels that no generator makes
+#   HALYARD_STREAMED_SYMBOLS what of the objects is called besides the kernels themselves
 #   halyard_kernel_lists     an interface target with the include directory of kernels/*.inc
 
 # runtime/ checks every argument once and builds the buffers itself, so that Halide's own checks could not fail; they
@@ -24,6 +25,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
 set(HALYARD_KERNEL_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels")
 set(HALYARD_KERNEL_LIST_DIR "${CMAKE_CURRENT_BINARY_DIR}/generated")
 set(HALYARD_KERNEL_OBJECTS)
+set(HALYARD_STREAMED_SYMBOLS)
 file(MAKE_DIRECTORY "${HALYARD_KERNEL_DIR}")
 
 include(cmake/HalyardHost.cmake)
@@ -119,13 +121,20 @@ function(halyard_kernel name signature family generator)
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
+            # What may run on more than the caches hold has a second form there that writes around them.
+            set(streamed)
+            if(family STREQUAL "elementwise" AND HALYARD_ARCH STREQUAL "x86")
+                set(streamed --streamed)
+                list(APPEND HALYARD_STREAMED_SYMBOLS ${symbol}_streamed_argv)
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa})")
+            endif()
             set(assemble)
-            if(signature STREQUAL "matmul" OR HALYARD_ASSEMBLE_${isa})
+            if(signature STREQUAL "matmul" OR streamed OR HALYARD_ASSEMBLE_${isa})
                 set(assemble --assemble ${HALYARD_ASSEMBLER} ${HALYARD_ASSEMBLE_${isa}})
             endif()
             add_custom_command(
                 OUTPUT "${object}"
-                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${program}.digest" ${assemble} -- "${program}" ${generator} ${symbol}
+                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${program}.digest" ${streamed} ${assemble} -- "${program}" ${generator} ${symbol}
                         target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}}
                         dtype=${dtype} ${ARGN} ${params}
                 DEPENDS "${program}.digest" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
@@ -138,6 +147,7 @@ function(halyard_kernel name signature family generator)
     endif()
     set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} PARENT_SCOPE)
     set(HALYARD_WRITTEN_KERNELS ${HALYARD_WRITTEN_KERNELS} PARENT_SCOPE)
+    set(HALYARD_STREAMED_SYMBOLS ${HALYARD_STREAMED_SYMBOLS} PARENT_SCOPE)
 endfunction()
 
 include("${CMAKE_CURRENT_SOURCE_DIR}/kernels.cmake")
@@ -153,7 +163,8 @@ endif()
 # built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows, in every dtype.
 # HALYARD_DTYPE(name) for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
-# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa). For the matrix products
+# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa); and HALYARD_STREAMED(kernel, dtype, isa) of those
+# with a form that writes around the caches. For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "program", "parameters"),
 # HALYARD_TARGET(isa, "Halide target", "flags of the assembler"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)
@@ -162,7 +173,7 @@ function(_halyard_write_list file)
 endfunction()
 set(signatures unary unary_beta gated gated_beta unary_backward unary_beta_backward gated_backward gated_beta_backward)
 list(TRANSFORM signatures PREPEND built_ OUTPUT_VARIABLE built_signatures)
-foreach(list all tensorwise ${signatures} ${built_signatures} epilogue epilogue_gated variants tiles generated
+foreach(list all tensorwise ${signatures} ${built_signatures} epilogue epilogue_gated variants streamed tiles generated
              device_variants device_images)
     get_property(entries GLOBAL PROPERTY HALYARD_LIST_${list})
     _halyard_write_list(${list} ${entries})

@@ -3,9 +3,10 @@
 //
 //   halyard_make_kernel digest OUT FILE...
 //       writes a digest of the files' content, unless that is there already
-//   halyard_make_kernel OBJECT DIGEST [--assemble WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
+//   halyard_make_kernel OBJECT DIGEST [--streamed] [--assemble WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
 //       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
 //       the program is made of. The words are a compiler and its flags; the arguments are Halide's target and GeneratorParams.
+//       With --streamed, which takes --assemble for x86, there is a second form of the kernel (streamed_form.h).
 //
 // If a program fails, its message is the last that is printed, and its status that of this one.
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "kernel_cache.h"
+#include "streamed_form.h"
 
 namespace {
 
@@ -104,7 +106,7 @@ void replace_all(std::string &text, const std::string &from, const std::string &
     }
 }
 
-Kernel make(const std::string &stem, const Words &assemble, Words generate) {
+Kernel make(const std::string &stem, bool streamed, const Words &assemble, Words generate) {
     const std::filesystem::path path(stem);
     const std::string object = stem + ".o", assembly = stem + ".s";
     generate.insert(generate.end(),
@@ -116,6 +118,9 @@ Kernel make(const std::string &stem, const Words &assemble, Words generate) {
     std::string text = read_file(assembly);
     for (const auto &[from, to] : edits) {
         replace_all(text, from, to);
+    }
+    if (streamed) {
+        text += streamed_form(text, path.filename());
     }
     write_file(assembly, text);
     Words words = assemble;
@@ -134,7 +139,8 @@ void write_digest(const std::string &out, const Words &files) {
     }
 }
 
-void make_kernel(const std::string &object, const std::string &digest, const Words &assemble, const Words &command) {
+void make_kernel(const std::string &object, const std::string &digest, bool streamed, const Words &assemble,
+                 const Words &command) {
     const std::filesystem::path path(object);
     if (path.extension() != ".o") {
         throw std::runtime_error("'" + object + "' does not end in .o, as an object file must");
@@ -153,6 +159,9 @@ void make_kernel(const std::string &object, const std::string &digest, const Wor
             key += assemble[i] + "\n";
         }
     }
+    if (streamed) {
+        key += "streamed\n";
+    }
     const KernelCache cache;
     if (const auto kernel = cache.find(key)) {
         write_file(object, kernel->object);
@@ -163,7 +172,7 @@ void make_kernel(const std::string &object, const std::string &digest, const Wor
     }
     Words generate{command[0], "-g", command[1], "-f", command[2]};
     generate.insert(generate.end(), command.begin() + 3, command.end());
-    cache.store(key, make(stem, assemble, generate));
+    cache.store(key, make(stem, streamed, assemble, generate));
 }
 
 }  // namespace
@@ -177,6 +186,8 @@ int main(int count, char **arguments) {
         }
         Words assemble, command;
         std::size_t i = 2;
+        const bool streamed = i < words.size() && words[i] == "--streamed";
+        i += streamed ? 1 : 0;
         if (i < words.size() && words[i] == "--assemble") {
             for (i++; i < words.size() && words[i] != "--"; i++) {
                 assemble.push_back(words[i]);
@@ -185,10 +196,10 @@ int main(int count, char **arguments) {
         if (i < words.size() && words[i] == "--") {
             command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
         }
-        if (command.size() < 3) {
+        if (command.size() < 3 || (streamed && assemble.empty())) {
             throw std::runtime_error("wrong arguments; make_kernel.cpp says what there is");
         }
-        make_kernel(words[0], words[1], assemble, command);
+        make_kernel(words[0], words[1], streamed, assemble, command);
         return 0;
     } catch (const ProgramFailed &failed) {
         return failed.status;

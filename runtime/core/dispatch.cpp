@@ -18,6 +18,9 @@ extern "C" {
 #undef HALYARD_ABSENT
 #undef HALYARD_SHARED
 #undef HALYARD_VARIANT
+#define HALYARD_STREAMED(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_streamed_argv(void **);
+#include "kernels/streamed.inc"
+#undef HALYARD_STREAMED
 }
 
 namespace halyard {
@@ -47,6 +50,16 @@ constexpr KernelFunction variants[] = {
 #undef HALYARD_SHARED
 #undef HALYARD_VARIANT
 };
+
+/** Few calls look here, and they take milliseconds. */
+constexpr struct {
+    KernelFunction kernel, streamed;
+} streamed_forms[] = {
+#define HALYARD_STREAMED(kernel, dtype, isa)                                                                           \
+    {hk_##kernel##_##dtype##_##isa##_argv, hk_##kernel##_##dtype##_##isa##_streamed_argv},
+#include "kernels/streamed.inc"
+#undef HALYARD_STREAMED
+    {nullptr, nullptr}};
 
 constexpr struct {
     const char *name;
@@ -105,7 +118,18 @@ KernelFunction kernel_function(Kernel kernel, DType dtype, halyard_isa isa) {
     return variants[(static_cast<int>(kernel) * isa_count + index_of(isa)) * dtype_count + static_cast<int>(dtype)];
 }
 
+KernelFunction streamed_form(KernelFunction function) {
+    const auto *form = streamed_forms;
+    while (form->kernel && form->kernel != function) {
+        form++;
+    }
+    return form->streamed;
+}
+
 KernelVariant variant_of(KernelFunction function) {
+    for (const auto &form : streamed_forms) {
+        function = function == form.streamed ? form.kernel : function;
+    }
     int index = 0;
     while (variants[index] != function) {
         index++;

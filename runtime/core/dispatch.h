@@ -34,7 +34,10 @@ using KernelFunction = int (*)(void **arguments);
  *  have it. */
 KernelFunction kernel_function(Kernel kernel, DType dtype, halyard_isa isa);
 
-/** What a function of the table is for, its instruction set being the least one that has it. */
+/** The form of a function of the table that stores whole vectors around the caches, at aligned addresses; null if there is none. */
+KernelFunction streamed_form(KernelFunction function);
+
+/** What a function of the table, or its streamed form, is for, its instruction set being the least one that has it. */
 struct KernelVariant {
     Kernel kernel;
     DType dtype;

@@ -98,6 +98,13 @@ extern "C" {
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
+// What a kernel is tuned for does not depend on where it stores.
+#define HALYARD_STREAMED(kernel, dtype, isa)                                                                           \
+    int hk_##kernel##_##dtype##_##isa##_streamed_argv(void **arguments) {                                              \
+        return hk_##kernel##_##dtype##_##isa##_argv(arguments);                                                        \
+    }
+#include "kernels/streamed.inc"
+#undef HALYARD_STREAMED
 }
 
 const halyard::TileKernels &halyard::tile_kernels() {

@@ -50,18 +50,10 @@ KernelInfo kernel_info(const GeneratedKernel &kernel) {
     return info;
 }
 
-/** Tile and prefetch distance of what is not streamed do not matter; and streaming is what rows do on x86 by themselves. */
+/** Streaming is what rows do on x86 by themselves. */
 bool is_worth_trying(const Choice &choice, const schedules::TargetInfo &) {
-    static const Parameters defaults;
-    const auto is = [&choice](const char *name, int64_t wanted) {
-        const auto found = choice.find(name);
-        return found != choice.end() && found->second == wanted;
-    };
-    const bool streams = is("elementwise_streams", 1), has_tiles = choice.count("elementwise_streams") != 0;
-    return !is("row_streams", 1) && (streams || !has_tiles ||
-                                     (is("elementwise_tile_f32", defaults.elementwise_tile_f32) &&
-                                      is("elementwise_tile_16_bit", defaults.elementwise_tile_16_bit) &&
-                                      is("elementwise_prefetch_tiles", defaults.elementwise_prefetch_tiles)));
+    const auto streams = choice.find("row_streams");
+    return streams == choice.end() || streams->second != 1;
 }
 
 /** Adds a parameter to the space of its family, which comes last. */

@@ -218,7 +218,6 @@ std::vector<CaseId> runtime_cases(const std::string &group, int threads, std::in
         std::max<std::int64_t>(1024, last_level / d / 2);  // rows, of which no cache holds a tensor
     const std::map<std::string, std::vector<Call>> calls = {
         {"threads", {{{"silu", "rms_norm"}, 8, 1024}, {{"silu", "rms_norm"}, 16, 2048}, {{"swiglu"}, 64, 4096}}},
-        {"stream", {{{"silu", "add", "swiglu"}, streamed, d}}},
         {"stream_row", {{{"rms_norm", "softmax"}, streamed, d}, {{"softmax"}, 64, d}}},
         {"gemm_decode", {{{"linear"}, 1, d, d}, {{"linear"}, 4, model, model}}},
         {"gemm_256", {{{"linear"}, 16, model, d}, {{"linear"}, 64, model, d}, {{"linear"}, 256, model, d}}},

@@ -8,38 +8,31 @@
 namespace halyard {
 namespace {
 
-// Bytes of a tile at most, and of rows that are streamed at least.
-constexpr int64_t max_tile_bytes = 6144, min_streamed_row_bytes = 1536;
+// Bytes of rows that are streamed at least.
+constexpr int64_t min_streamed_row_bytes = 1536;
 
-int64_t tile_elements(int64_t size) {
-    return std::min(size == 4 ? parameters.elementwise_tile_f32 : parameters.elementwise_tile_16_bit,
-                    max_tile_bytes / size);
-}
-
-/** Tiles between the one that is done and the one whose inputs are prefetched; 0 if they are not. */
-int64_t tiles_ahead(halyard_isa isa) {
-    const int64_t tiles = parameters.elementwise_prefetch_tiles;
-    return tiles >= 0 ? tiles : prefetches_ahead(isa) ? 4 : 0;
-}
+// Columns that are a multiple of what any kernel takes at once: 1, 2, 3, 4 or 6 vectors of 4 to 16, by pairs in 16 bits.
+constexpr int64_t whole_columns = 384;
 
 /** A kernel with what it takes: a buffer for each operand of the call. */
 class ElementwiseKernel {
 public:
-    ElementwiseKernel(const ElementwiseCall &call, halyard_isa isa)
-        : function_(kernel_function(call.kernel, call.input(0).dtype, isa)), parameters_(call.parameters),
-          count_(call.parameter_count), beta_(call.beta) {
-        for (int i = 0, operand = 0; i < count_; i++) {
-            arguments_[i] = parameters_[i].rank < 0 ? &beta_ : BufferArgument<2>(buffers_[operand++]).pointer();
+    ElementwiseKernel(const ElementwiseCall &call, KernelFunction function)
+        : function_(function), call_(call), beta_(call.beta) {
+        for (int i = 0, operand = 0; i < call.parameter_count; i++) {
+            arguments_[i] = call.parameters[i].rank < 0 ? &beta_ : BufferArgument<2>(buffers_[operand++]).pointer();
         }
     }
     ElementwiseKernel(const ElementwiseKernel &) = delete;
     ElementwiseKernel &operator=(const ElementwiseKernel &) = delete;
 
-    Buffer<2> &buffer(int operand) { return buffers_[operand]; }
-
-    void operator()() {
+    /** The operands begin at `data`, `columns` of some rows each. */
+    void operator()(char *const *data, int64_t columns, int64_t rows, const int64_t *pitches) {
+        for (int i = 0; i < call_.count(); i++) {
+            buffers_[i].set(data[i], columns * call_.operands[i].per_column, rows, pitches[i]);
+        }
         if (__builtin_expect(verbose_level > 1, false)) {
-            run_verbosely(function_, arguments_, parameters_, count_);
+            run_verbosely(function_, arguments_, call_.parameters, call_.parameter_count);
         } else {
             function_(arguments_);
         }
@@ -47,79 +40,41 @@ public:
 
 private:
     const KernelFunction function_;
-    const Parameter *const parameters_;
-    const int count_;
+    const ElementwiseCall &call_;
     float beta_;
     Buffer<2> buffers_[ElementwiseCall::max_operands];
     void *arguments_[ElementwiseCall::max_operands + 1];
 };
 
 /** Whether an output takes the place of an input, whose lines are in cache already. */
-bool in_place(const ElementwiseCall &call, const View &output) {
+bool is_in_place(const ElementwiseCall &call) {
     for (int i = 0; i < call.input_count; i++) {
-        if (call.input(i).data == output.data) {
-            return true;
+        for (int k = 0; k < call.output_count; k++) {
+            if (call.input(i).data == call.output(k).data) {
+                return true;
+            }
         }
     }
     return false;
 }
 
-/** Which outputs are streamed. */
-struct Streamed {
-    bool outputs[ElementwiseCall::max_outputs] = {}, any = false;
-
-    Streamed(const halyard_context &c, const Rows &rows, const ElementwiseCall &call, halyard_isa isa) {
-        const bool large = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
-                           should_stream(c, rows.count() * rows.bytes_per_row(),
-                                         family_streams(parameters.elementwise_streams, elementwise_streams(isa)));
-        for (int k = 0; large && k < call.output_count; k++) {
-            outputs[k] = !in_place(call, call.output(k));
-            any |= outputs[k];
+/** How many columns come before all outputs are at the beginning of a line; `columns` if they never are at once. */
+int64_t columns_to_line(const ElementwiseCall &call, char *const *data, int64_t columns) {
+    constexpr int64_t line = 64;
+    const auto bytes_to_line = [&](int output, int64_t column) {
+        const int64_t column_bytes = call.operands[output].per_column * size_of(call.operands[output].view->dtype);
+        return -(static_cast<int64_t>(reinterpret_cast<intptr_t>(data[output])) + column * column_bytes) & (line - 1);
+    };
+    for (int64_t column = 0; column < std::min(line, columns); column++) {
+        int outputs = 0;
+        while (outputs < call.output_count && bytes_to_line(call.input_count + outputs, column) == 0) {
+            outputs++;
+        }
+        if (outputs == call.output_count) {
+            return column;
         }
     }
-};
-
-/** A part of the work by tiles in cache, from where the outputs are streamed. */
-void run_streamed(const ElementwiseCall &call, const Rows &rows, const Part &part, halyard_isa isa,
-                  const Streamed &streamed) {
-    const int count = call.count(), input_count = call.input_count;
-    ElementwiseKernel kernel(call, isa);
-    Tile<max_tile_bytes> tiles[ElementwiseCall::max_outputs] = {{true, isa}, {true, isa}};
-    int64_t column_bytes[ElementwiseCall::max_operands];
-    for (int i = 0; i < count; i++) {
-        column_bytes[i] = call.operands[i].per_column * size_of(call.operands[i].view->dtype);
-    }
-    // The first of the outputs that are streamed decides where tiles begin.
-    const int first = input_count + (streamed.outputs[0] ? 0 : 1);
-    const int64_t whole = tile_elements(size_of(call.y.dtype)) / call.operands[first].per_column;
-    const int64_t ahead = tiles_ahead(isa);
-    rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
-        char *data[ElementwiseCall::max_operands];
-        std::copy_n(piece.data, count, data);
-        // The first tile is shorter, so that all others begin at a cache line.
-        const int64_t misaligned =
-            static_cast<int64_t>(reinterpret_cast<uintptr_t>(data[first]) % 64) / column_bytes[first];
-        int64_t columns = whole - misaligned;
-        for (int64_t left = piece.columns; left > 0; left -= columns, columns = whole) {
-            columns = std::min(columns, left);
-            for (int i = 0; i < count; i++) {
-                const bool in_tile = i >= input_count && streamed.outputs[i - input_count];
-                kernel.buffer(i).set(in_tile ? tiles[i - input_count].data() : data[i],
-                                     columns * call.operands[i].per_column, 1, 0);
-            }
-            kernel();
-            for (int i = 0; i < count; i++) {
-                const int64_t bytes = columns * column_bytes[i];
-                if (i >= input_count && streamed.outputs[i - input_count]) {
-                    tiles[i - input_count].store(data[i], bytes, 1, 0);
-                }
-                data[i] += bytes;
-                if (i < input_count && ahead > 0) {
-                    prefetch(data[i] + ahead * bytes, bytes);
-                }
-            }
-        }
-    });
+    return columns;
 }
 
 }  // namespace
@@ -131,21 +86,36 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     }
     rows.merge();
 
-    const halyard_isa isa = best_isa(c.max_isa);
-    const Streamed streamed(c, rows, call, isa);
+    const KernelFunction function = kernel_function(call.kernel, call.input(0).dtype, best_isa(c.max_isa));
+    const bool streams = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
+                         should_stream(c, rows.count() * rows.bytes_per_row(), outputs_stream) && !is_in_place(call);
+    const KernelFunction streamed_function = streams ? streamed_form(function) : nullptr;
     Split(c, rows).run([&](const Part &part) {
-        if (streamed.any) {
-            run_streamed(call, rows, part, isa, streamed);
+        ElementwiseKernel kernel(call, function);
+        if (!streamed_function) {
+            rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
+                kernel(piece.data, piece.columns, piece.rows, piece.pitch);
+            });
             return;
         }
-        ElementwiseKernel kernel(call, isa);
-        rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
-            for (int i = 0; i < call.count(); i++) {
-                kernel.buffer(i).set(piece.data[i], piece.columns * call.operands[i].per_column, piece.rows,
-                                     piece.pitch[i]);
-            }
-            kernel();
+        ElementwiseKernel streamed(call, streamed_function);
+        rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
+            char *data[ElementwiseCall::max_operands];
+            std::copy_n(piece.data, call.count(), data);
+            const auto next = [&](ElementwiseKernel &of, int64_t columns) {
+                if (columns > 0) {
+                    of(data, columns, 1, piece.pitch);
+                }
+                for (int i = 0; i < call.count(); i++) {
+                    data[i] += columns * call.operands[i].per_column * size_of(call.operands[i].view->dtype);
+                }
+            };
+            const int64_t before = columns_to_line(call, data, piece.columns), left = piece.columns - before;
+            next(kernel, before);
+            next(streamed, left / whole_columns * whole_columns);
+            next(kernel, left % whole_columns);
         });
+        stream_fence();
     });
 }
 

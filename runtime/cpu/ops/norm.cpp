@@ -31,9 +31,8 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
     const Rows rows = rows_of({&x, &y});
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream =
-        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
-        row_bytes <= row_tile_bytes && x.data != y.data;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) &&
+                        row_bytes <= row_tile_bytes && x.data != y.data;
 
     Split(c, rows).run([&](const Part &part) {
         auto kernel = make_kernel(isa);
@@ -48,8 +47,8 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
             const int64_t x_pitch = piece.pitch[0] * size;
-            tile.store_and_prefetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                                    piece.data[0] + piece.rows * x_pitch, x_pitch);
+            tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                            piece.data[0] + piece.rows * x_pitch, x_pitch);
         });
     });
 }
@@ -61,8 +60,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     const auto add = kernel_function(kernels::add, x.dtype, isa);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
     const bool may_stream =
-        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
-        row_bytes <= row_tile_bytes;
+        should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) && row_bytes <= row_tile_bytes;
     const auto in_place = [&](const View &output) { return output.data == x.data || output.data == residual.data; };
     const bool stream_sum = may_stream && !in_place(sum), stream_y = may_stream && !in_place(y);
 
@@ -83,13 +81,13 @@ void run_fused(const halyard_context &c, const NormCall &call) {
             kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
                 const int64_t next = piece.pitch[0] * size;
-                sum_tile.store_and_prefetch(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
-                                            piece.data[0] + piece.rows * next, next);
+                sum_tile.store_rows(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
+                                    piece.data[0] + piece.rows * next, next);
             }
             if (stream_y) {
                 const int64_t next = piece.pitch[1] * size;
-                y_tile.store_and_prefetch(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
-                                          piece.data[1] + piece.rows * next, next);
+                y_tile.store_rows(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
+                                  piece.data[1] + piece.rows * next, next);
             }
         });
     });
@@ -177,9 +175,7 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
 
     const halyard_isa isa = best_isa(c.max_isa);
     const int64_t size = size_of(y.dtype), row_bytes = rows.width() * size;
-    const bool stream =
-        should_stream(c, rows.count() * rows.bytes_per_row(), family_streams(parameters.row_streams, rows_stream)) &&
-        x.data != y.data;
+    const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) && x.data != y.data;
     const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
     const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
     Split(c, rows).run([&](const Part &part) {
@@ -207,8 +203,8 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
             });
             if (stream) {
                 const int64_t x_pitch = piece.pitch[0] * size;
-                tile.store_and_prefetch(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                                        piece.data[0] + piece.rows * x_pitch, x_pitch);
+                tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
+                                piece.data[0] + piece.rows * x_pitch, x_pitch);
             }
         });
     });

@@ -58,11 +58,4 @@ bool should_stream(const halyard_context &context, int64_t bytes_moved, bool str
     return streams && bytes_moved > smallest_last_level_cache && bytes_moved > last_level_cache();
 }
 
-void prefetch(const char *data, int64_t bytes) {
-    for (int64_t i = 0; i < bytes; i += streamed_line) {
-        // Into the second level: the first is full of the tile.
-        __builtin_prefetch(data + i, 0, 2);
-    }
-}
-
 }  // namespace halyard

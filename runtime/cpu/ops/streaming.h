@@ -1,9 +1,10 @@
 // Outputs too large to stay in any cache are written around the caches.
 //
 // An ordinary store of a line that is not in cache first reads the line: a norm then moves three streams through memory
-// instead of two. Halide has no non-temporal stores, so a task's kernel writes into a tile that stays in cache, and the
-// tile is copied out by stores that bypass it. While that lasts the task reads nothing, so it may also prefetch input
-// that it will read later (docs/results/kernel-notes.md has what both bought).
+// instead of two. Halide has no non-temporal stores. Elementwise kernels have a second form that does (cmake/host/streamed_form.h);
+// of norms and softmax, which read what they have written, the kernel writes into a tile that stays in cache, and the
+// tile is copied out by stores that bypass it. While that lasts the kernel reads nothing, so the copy prefetches input that it will
+// read later, line by line between its stores (docs/results/kernel-notes.md has what both bought).
 #ifndef HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 #define HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 
@@ -17,47 +18,45 @@
 
 namespace halyard {
 
-/** Whether norms and softmax on more than the caches hold stream if nobody says otherwise. */
-extern const bool rows_stream;
-
-/** Whether elementwise calls do. */
-bool elementwise_streams(halyard_isa isa);
-
-/** Whether elementwise tasks that stream prefetch their input if nobody says otherwise. */
-bool prefetches_ahead(halyard_isa isa);
+/** Whether calls on more than the caches hold stream if nobody says otherwise. */
+extern const bool outputs_stream;
 
 /** Whether a call that moves `bytes_moved` in all should stream. `streams`: whether its family does. */
 bool should_stream(const halyard_context &context, int64_t bytes_moved, bool streams);
-/** `parameter`: negative where nobody says otherwise. */
-inline bool family_streams(int64_t parameter, bool by_default) {
-    return parameter < 0 ? by_default : parameter != 0;
+inline bool rows_stream() {
+    return parameters.row_streams < 0 ? outputs_stream : parameters.row_streams != 0;
 }
 
 constexpr int64_t streamed_line = 64;
 
-/** Copies around the caches; the destination needs no alignment. */
-using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes);
+/** Copies around the caches, and prefetches as many bytes at `next`, which need not exist, unless it is null. The destination needs no
+ *  alignment. */
+using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes, const char *next);
 StreamCopy stream_copy(halyard_isa isa);
-
-/** Asks for bytes that will be read soon. They need not exist. */
-void prefetch(const char *data, int64_t bytes);
 
 /** Orders streamed stores before whatever the thread does next. */
 void stream_fence();
 
 /** Whole lines, one after the other; the destination is aligned. */
-using CopyLines = void (*)(char *destination, const char *source, int64_t lines);
+using CopyLines = void (*)(char *destination, const char *source, int64_t lines, const char *next);
+
+/** Into the second-level cache: the first is full of the tile. */
+inline void prefetch_line(const char *next, int64_t offset) {
+    if (next) {
+        __builtin_prefetch(next + offset, 0, 2);
+    }
+}
 
 /** A StreamCopy of a CopyLines. A line written in part would be read first after all, so ends are copied as ever. */
 template<CopyLines copy>
-void copy_whole_lines(char *destination, const char *source, int64_t bytes) {
+void copy_whole_lines(char *destination, const char *source, int64_t bytes, const char *next) {
     const int64_t misaligned = -reinterpret_cast<intptr_t>(destination) & (streamed_line - 1);
     const int64_t head = std::min(misaligned, bytes);
     const int64_t lines = (bytes - head) / streamed_line, tail = head + lines * streamed_line;
     if (head > 0) {
         memcpy(destination, source, head);
     }
-    copy(destination + head, source + head, lines);
+    copy(destination + head, source + head, lines, next);
     if (bytes > tail) {
         memcpy(destination + tail, source + tail, bytes - tail);
     }
@@ -79,31 +78,14 @@ public:
 
     char *data() { return bytes_; }
 
-    /** Copies compact rows of the tile to memory rows that are `pitch` bytes apart. */
-    void store(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch) const {
-        if (pitch == row_bytes) {
-            copy_(destination, bytes_, row_bytes * rows);
-            return;
-        }
+    /** Copies compact rows of the tile to rows that are `pitch` bytes apart, and prefetches as many bytes of rows at `next`,
+     *  `next_pitch` bytes apart, or of a later block. */
+    void store_rows(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
+                    int64_t next_pitch) const {
+        const int64_t blocks = parameters.row_prefetch_blocks;
         for (int64_t row = 0; row < rows; row++) {
-            copy_(destination + row * pitch, bytes_ + row * row_bytes, row_bytes);
-        }
-    }
-
-    /** As store(), and prefetches as many bytes of rows at `next`, `next_pitch` bytes apart, or of a later block. */
-    void store_and_prefetch(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
-                            int64_t next_pitch) const {
-        constexpr int64_t slice = 1024;
-        if (parameters.row_prefetch_blocks == 0) {
-            return store(destination, row_bytes, rows, pitch);
-        }
-        next += (parameters.row_prefetch_blocks - 1) * rows * next_pitch;
-        for (int64_t row = 0; row < rows; row++) {
-            for (int64_t i = 0; i < row_bytes; i += slice) {
-                const int64_t bytes = std::min(slice, row_bytes - i);
-                prefetch(next + row * next_pitch + i, bytes);
-                copy_(destination + row * pitch + i, bytes_ + row * row_bytes + i, bytes);
-            }
+            copy_(destination + row * pitch, bytes_ + row * row_bytes, row_bytes,
+                  blocks > 0 ? next + ((blocks - 1) * rows + row) * next_pitch : nullptr);
         }
     }
 

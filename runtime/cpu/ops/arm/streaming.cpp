@@ -4,10 +4,10 @@
 namespace halyard {
 namespace {
 
-void copy_lines(char *destination, const char *source, int64_t lines) {
+void copy_lines(char *destination, const char *source, int64_t lines, const char *next) {
     static_assert(streamed_line == 64, "four vectors");
-    const char *const end = source + lines * streamed_line;
-    for (; source < end; source += streamed_line, destination += streamed_line) {
+    for (int64_t line = 0; line < lines; line++, source += streamed_line, destination += streamed_line) {
+        prefetch_line(next, line * streamed_line);
         asm volatile("ldp q0, q1, [%0]\n\t"
                      "ldp q2, q3, [%0, #32]\n\t"
                      "stnp q0, q1, [%1]\n\t"
@@ -22,15 +22,7 @@ void copy_lines(char *destination, const char *source, int64_t lines) {
 
 // Cores from the Cortex-A53 on see that whole lines are written one after the other and stop reading them first, without
 // being told. Whether telling them gains anything is to be measured on one.
-const bool rows_stream = false;
-
-bool elementwise_streams(halyard_isa) {
-    return false;
-}
-
-bool prefetches_ahead(halyard_isa) {
-    return true;
-}
+const bool outputs_stream = false;
 
 StreamCopy stream_copy(halyard_isa) {
     return copy_whole_lines<copy_lines>;

@@ -6,45 +6,39 @@
 namespace halyard {
 namespace {
 
-void copy_lines(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
-        for (int64_t j = i; j < i + streamed_line; j += 16) {
+void copy_lines(char *destination, const char *source, int64_t lines, const char *next) {
+    for (int64_t line = 0; line < lines; line++) {
+        prefetch_line(next, line * streamed_line);
+        for (int64_t j = line * streamed_line; j < (line + 1) * streamed_line; j += 16) {
             _mm_stream_si128(reinterpret_cast<__m128i *>(destination + j),
                              _mm_loadu_si128(reinterpret_cast<const __m128i *>(source + j)));
         }
     }
 }
 
-__attribute__((target("avx"))) void copy_lines_avx(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
-        for (int64_t j = i; j < i + streamed_line; j += 32) {
+__attribute__((target("avx"))) void copy_lines_avx(char *destination, const char *source, int64_t lines,
+                                                   const char *next) {
+    for (int64_t line = 0; line < lines; line++) {
+        prefetch_line(next, line * streamed_line);
+        for (int64_t j = line * streamed_line; j < (line + 1) * streamed_line; j += 32) {
             _mm256_stream_si256(reinterpret_cast<__m256i *>(destination + j),
                                 _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source + j)));
         }
     }
 }
 
-__attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, const char *source, int64_t lines) {
-    for (int64_t i = 0; i < lines * streamed_line; i += streamed_line) {
+__attribute__((target("avx512f"))) void copy_lines_avx512(char *destination, const char *source, int64_t lines,
+                                                          const char *next) {
+    for (int64_t line = 0; line < lines; line++) {
+        prefetch_line(next, line * streamed_line);
+        const int64_t i = line * streamed_line;
         _mm512_stream_si512(reinterpret_cast<__m512i *>(destination + i), _mm512_loadu_si512(source + i));
     }
 }
 
 }  // namespace
 
-const bool rows_stream = true;
-
-// With AVX2 the arithmetic of most takes as long as memory. It goes on while ordinary stores wait, and stops for the copy of a tile
-// (docs/results/kernel-notes.md).
-bool elementwise_streams(halyard_isa isa) {
-    return isa >= HALYARD_ISA_AVX512;
-}
-
-// A core that runs AVX-512 has done a tile before the processor's own prefetching has caught up (streaming.h). With AVX2 the
-// arithmetic takes longer, and requests are in its way. (Tasks that copy whole rows out always prefetch.)
-bool prefetches_ahead(halyard_isa isa) {
-    return isa >= HALYARD_ISA_AVX512;
-}
+const bool outputs_stream = true;
 
 StreamCopy stream_copy(halyard_isa isa) {
     return isa >= HALYARD_ISA_AVX512 ? copy_whole_lines<copy_lines_avx512>

@@ -1,0 +1,62 @@
+// See streamed_form.h.
+#include "streamed_form.h"
+
+#include <cstdlib>
+#include <regex>
+#include <sstream>
+
+namespace halyard::host {
+namespace {
+
+// Far enough for memory to answer, near enough to stay in the first-level cache (docs/results/kernel-notes.md).
+constexpr int prefetch_bytes = 4096, line_bytes = 64;
+
+// An address that is neither of the stack nor of a constant.
+#define HALYARD_ADDRESS R"((-?[0-9]*)(\(%r(?!sp|ip)[^)]*\)))"
+
+/** A store: 1 is the v of AVX, 2 the vector, 3 and 4 the address. One under a mask has that behind it. */
+const std::regex store(R"(\t(v?)mov(?:[au]p[sd]|dq[au](?:8|16|32|64)?)\t%([xyz]mm[0-9]+), )" HALYARD_ADDRESS
+                       R"(\s*(?:#.*)?)");
+
+/** An instruction on vectors that reads memory: 1 and 2 are the address. */
+const std::regex load(R"(\t[a-z0-9]+\t)" HALYARD_ADDRESS R"(, .*%[xyz]mm[0-9]+.*)");
+
+std::string renamed(const std::string &line, const std::string &symbol) {
+    static const std::regex label(R"(\.L)");
+    std::string text = std::regex_replace(line, label, ".Lstreamed_");
+    const std::string name = symbol + "_streamed";
+    for (std::size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + name.size())) {
+        text.replace(at, symbol.size(), name);
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string streamed_form(const std::string &assembly, const std::string &symbol) {
+    std::istringstream lines(assembly);
+    std::string text, line;
+    std::smatch match;
+    bool streams = false;
+    while (std::getline(lines, line)) {
+        if (std::regex_match(line, match, store)) {
+            text += "\t" + match.str(1) + "movntps\t%" + match.str(2) + ", " + match.str(3) + match.str(4) + "\n";
+            streams = true;
+            continue;
+        }
+        if (std::regex_match(line, match, load)) {
+            const int offset = std::atoi(match.str(1).c_str());
+            if (offset % line_bytes == 0) {
+                text += "\tprefetcht0\t" + std::to_string(offset + prefetch_bytes) + match.str(2) + "\n";
+            }
+        }
+        text += renamed(line, symbol) + "\n";
+    }
+    if (!streams) {
+        const std::string entry = symbol + "_streamed_argv";
+        return "\t.globl\t" + entry + "\n\t.set\t" + entry + ", " + symbol + "_argv\n";
+    }
+    return text;
+}
+
+}  // namespace halyard::host

@@ -1,0 +1,17 @@
+// A second form of a kernel of x86: one that writes around the caches, made of the first one's assembly, since Halide has no
+// non-temporal stores. It computes the same by the same instructions.
+#ifndef HALYARD_CMAKE_HOST_STREAMED_FORM_H
+#define HALYARD_CMAKE_HOST_STREAMED_FORM_H
+
+#include <string>
+
+namespace halyard::host {
+
+/** The text that follows `assembly`, the kernel `symbol`, and defines SYMBOL_streamed. Stores of whole vectors are non-temporal there, so
+ *  that they must be aligned, and before each load its line 4 KB further on is prefetched. The rest of a row, which is masked,
+ *  and the stack are written as ever. Where vectors are stored by instructions that convert them too, it is the kernel itself. */
+std::string streamed_form(const std::string &assembly, const std::string &symbol);
+
+}  // namespace halyard::host
+
+#endif
