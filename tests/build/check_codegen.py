@@ -5,6 +5,7 @@ No kernel calls anything but memory functions: a call of expf, tanhf or fmaf is 
 instruction sets with fused multiply-add use it in vectors wherever there is a loop, and no kernel uses registers or
 instructions of a stronger set than its own. The loops of matrix products keep their sums in registers (but where they
 widen 16 bits with SSE4.1) and fetch weights into the second-level cache. Those that are written for NEON go to the stack nowhere.
+Streamed forms alone store around the caches, and at addresses that are aligned where an output begins at a line.
 """
 import argparse
 import collections
@@ -133,6 +134,28 @@ def product_problems(text, arch, few_registers, takes_codes):
         yield "does not fetch weights into the second-level cache"
 
 
+STREAMED_STORE = re.compile(r"\bv?movnt\S+\s+%([xyz])mm\d+,(-?0x[0-9a-f]+)?\(([^)]+)\)")
+
+
+def streaming_problems(text):
+    starts = list(re.finditer(r"(?m)^[0-9a-f]+ <(.+)>:$", text))
+    for start, following in zip(starts, [*starts[1:], None]):
+        name, body = start.group(1), text[start.start():following.start() if following else None]
+        if "movnt" not in body:
+            continue
+        if not name.endswith("_streamed"):
+            yield f"stores around the caches in {name}"
+        for lines in innermost_loops(body, X86):
+            by_base = collections.defaultdict(list)
+            for line in lines:
+                if store := STREAMED_STORE.search(line):
+                    by_base[store.group(3)].append(({"x": 16, "y": 32, "z": 64}[store.group(1)], int(store.group(2) or "0", 16)))
+            for base, stores in by_base.items():
+                width = stores[0][0]
+                if any(w != width or (offset - stores[0][1]) % width for w, offset in stores) or "rsp" in base:
+                    yield f"stores around the caches at ({base}), in {name}, where it need not be aligned"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objdump", default="objdump")
@@ -169,6 +192,7 @@ def main():
             for register in ("ymm", "zmm"):
                 if WIDEST[isa] < register and re.search(rf"%{register}\d", text):
                     problems.append(f"{path.name} uses {register} registers")
+            problems += [f"{path.name} {problem}" for problem in streaming_problems(text)]
             # Squares may be transposed in narrower registers, which is faster for some.
             is_narrow = re.match(r"hk_(pack_out_in(_folded)?|kv_(un)?pack_keys)_b?f\d+_", path.name)
             if f"%{WIDEST[isa]}" not in text and not is_narrow:
@@ -187,6 +211,10 @@ def main():
                                  if any(Arm.product.search(line) for line in body)]
             if not loops_of_products or any(Arm.stack in line for body in loops_of_products for line in body):
                 problems.append(f"{path} has no loop of multiplications, or one that goes to the stack")
+
+    for path in arguments.kernels.glob("hk_silu_f32_*.o"):
+        if "neon" not in path.stem and "movnt" not in disassemble(arguments.objdump, path):
+            problems.append(f"{path.name} has no form that stores around the caches")
 
     whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}
     if len(set(whole.values())) != 1 or set(count) | PARTIAL != set(arguments.isas.split(",")) | PARTIAL:
