@@ -121,9 +121,9 @@ function(halyard_kernel name signature family generator)
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
-            # What may run on more than the caches hold has a second form there that writes around them.
+            # What may run on more than the caches hold has a second form that writes around them, where it is worth its size.
             set(streamed)
-            if(family STREQUAL "elementwise" AND HALYARD_ARCH STREQUAL "x86")
+            if(family STREQUAL "elementwise" AND isa MATCHES "^avx")
                 set(streamed --streamed)
                 list(APPEND HALYARD_STREAMED_SYMBOLS ${symbol}_streamed_argv)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa})")
