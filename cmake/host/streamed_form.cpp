@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <regex>
+#include <set>
 #include <sstream>
 
 namespace halyard::host {
@@ -37,11 +38,11 @@ std::string streamed_form(const std::string &assembly, const std::string &symbol
     std::istringstream lines(assembly);
     std::string text, line;
     std::smatch match;
-    bool streams = false;
+    std::set<char> widths;
     while (std::getline(lines, line)) {
         if (std::regex_match(line, match, store)) {
             text += "\t" + match.str(1) + "movntps\t%" + match.str(2) + ", " + match.str(3) + match.str(4) + "\n";
-            streams = true;
+            widths.insert(match.str(2)[0]);
             continue;
         }
         if (std::regex_match(line, match, load)) {
@@ -52,7 +53,8 @@ std::string streamed_form(const std::string &assembly, const std::string &symbol
         }
         text += renamed(line, symbol) + "\n";
     }
-    if (!streams) {
+    // Vectors of several widths, one after the other, are not all aligned.
+    if (widths.size() != 1) {
         const std::string entry = symbol + "_streamed_argv";
         return "\t.globl\t" + entry + "\n\t.set\t" + entry + ", " + symbol + "_argv\n";
     }
