@@ -22,8 +22,9 @@ const std::regex store(R"(\t(v?)mov(?:[au]p[sd]|dq[au](?:8|16|32|64)?)\t%([xyz]m
 /** An instruction on vectors that reads memory: 1 and 2 are the address. */
 const std::regex load(R"(\t[a-z0-9]+\t)" HALYARD_ADDRESS R"(, .*%[xyz]mm[0-9]+.*)");
 
+/** With labels of its own, but for those of constants. */
 std::string renamed(const std::string &line, const std::string &symbol) {
-    static const std::regex label(R"(\.L)");
+    static const std::regex label(R"(\.L(?!CPI))");
     std::string text = std::regex_replace(line, label, ".Lstreamed_");
     const std::string name = symbol + "_streamed";
     for (std::size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + name.size())) {
@@ -39,7 +40,14 @@ std::string streamed_form(const std::string &assembly, const std::string &symbol
     std::string text, line;
     std::smatch match;
     std::set<char> widths;
+    bool constant = false;  // one of the kernel's, which the streamed form reads too
     while (std::getline(lines, line)) {
+        if (line[0] == '.' || line.rfind("\t.section", 0) == 0 || line.rfind("\t.text", 0) == 0) {
+            constant = line.rfind(".LCPI", 0) == 0;
+        }
+        if (constant) {
+            continue;
+        }
         if (std::regex_match(line, match, store)) {
             text += "\t" + match.str(1) + "movntps\t%" + match.str(2) + ", " + match.str(3) + match.str(4) + "\n";
             widths.insert(match.str(2)[0]);

@@ -59,7 +59,16 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
         .unroll(r.lane)
         .unroll(t)
         .unroll(group);
-    r.lanes.update(1).reorder(r.lane, t, r.rest.x).vectorize(r.lane, vector).unroll(r.lane).unroll(t);
+    // Without registers for masks, the elements of a masked vector are read one by one. A loop masks the one vector of which some
+    // lanes are there, and ends with it; unrolled for all lanes, it would be half of a kernel's code.
+    Stage rest = r.lanes.update(1);
+    rest.reorder(r.lane, t, r.rest.x).vectorize(r.lane, vector).unroll(t);
+    if (r.tail.defined() || target.has_feature(Target::AVX512_Skylake)) {
+        rest.unroll(r.lane);
+    } else {
+        const Expr remaining = r.width % r.lane_count;
+        r.lanes.function().update(1).predicate() = r.lane / vector * vector < remaining && likely(r.lane < remaining);
+    }
     if (r.tail.defined()) {
         r.tail.compute_at(r.lanes, r.rest.x).vectorize(r.lane, vector);
         r.tail.update(0).vectorize(r.tail_features.x, vector, TailStrategy::GuardWithIf);
@@ -124,7 +133,8 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
     if (stages.pairs.defined()) {
         last_pass(y.specialize(width % 64 == 0));  // with sums over a part of the row
     }
-    y.vectorize(stages.d, f32_lanes(target) * params.vectors, TailStrategy::GuardWithIf);
+    // Other rows: the elements after the last whole iteration are written one by one, so that iterations are short.
+    y.vectorize(stages.d, f32_lanes(target) * std::min<int>(2, params.vectors), TailStrategy::GuardWithIf);
 }
 
 void row_statistics(const Row &stages, const RowParams &params, const Target &target) {
