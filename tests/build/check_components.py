@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the installed package says was built: the lists and components of find_package(halyard) and halyard/config.h; and,
-where there is a limit, how large the shared library is without its symbols."""
+"""Checks what the installed package says was built: the lists and components of find_package(halyard) and halyard/config.h."""
 import argparse
 import pathlib
 import re
@@ -23,9 +22,7 @@ def check(condition, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cmake", required=True)
-    parser.add_argument("--strip", required=True)
     parser.add_argument("--build", required=True)
-    parser.add_argument("--most-bytes", type=int, help="of the shared library")
     parser.add_argument("built", nargs="+", help="instruction sets, dtypes and operations")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -52,12 +49,7 @@ def main():
         for left_out in [name.lower() for name, has in macros.items() if has == "0"][:1]:
             accepted, text = found(left_out)
             check(not accepted and f"built without {left_out}; HALYARD_OPERATIONS" in text, f"{left_out} is found: {text}")
-
-        library = next((path / "prefix").rglob("libhalyard.so"))
-        subprocess.run([options.strip, "-o", path / "stripped.so", library], check=True)
-        size = (path / "stripped.so").stat().st_size
-        check(size <= (options.most_bytes or size), f"the shared library has {size} bytes, more than {options.most_bytes}")
-        print(f"check_components: {len(macros)} macros; libhalyard.so has {size} bytes")
+        print(f"check_components: {len(macros)} macros")
 
 
 if __name__ == "__main__":
