@@ -138,6 +138,14 @@ inline RowReduction reduce_row(const std::string &name, const Halide::Expr &widt
     return r;
 }
 
+/** For a rest that is taken by vectors of so many lanes, of which most are all there or not at all: these are taken or passed over as
+ *  such, and the lanes of one alone are masked. */
+inline void mask_partial_vectors(const RowReduction &r, int lanes) {
+    Halide::Internal::Function function = r.lanes.function();
+    const Halide::Expr remaining = r.width % r.lane_count;
+    function.update(1).predicate() = r.lane / lanes * lanes < remaining && Halide::likely(r.lane < remaining);
+}
+
 }  // namespace halyard
 
 #endif

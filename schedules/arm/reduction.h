@@ -32,13 +32,10 @@ private:
     }
 };
 
-/** Takes the rest by so many lanes at a time. Most of these are all there or not at all, and are taken or passed over
- *  as such: of one alone the lanes are masked. */
+/** Takes the rest by so many lanes at a time. */
 inline void reduce_rest(RowReduction r, Halide::Var t, int lanes) {
     r.lanes.update(1).vectorize(r.lane, lanes).unroll(r.lane).unroll(t);
-    Halide::Internal::Function function = r.lanes.function();
-    const Halide::Expr remaining = r.width % r.lane_count;
-    function.update(1).predicate() = r.lane / lanes * lanes < remaining && Halide::likely(r.lane < remaining);
+    mask_partial_vectors(r, lanes);
 }
 
 /** Computes r at each step of y's loop over t, for as many rows as y takes in that step. */

@@ -59,15 +59,14 @@ void reduction(RowReduction r, Func y, Var t, int passes, const Target &target) 
         .unroll(r.lane)
         .unroll(t)
         .unroll(group);
-    // Without registers for masks, the elements of a masked vector are read one by one. A loop takes vectors of which all lanes are
-    // there, masks the one of which some are, and leaves out the others; unrolled it would be half of a kernel's code.
+    // Without registers for masks, the elements of a masked vector are read one by one: a loop masks one vector at most. Unrolled
+    // for all lanes it would be half of a kernel's code.
     Stage rest = r.lanes.update(1);
     rest.reorder(r.lane, t, r.rest.x).vectorize(r.lane, vector).unroll(t);
     if (r.tail.defined() || target.has_feature(Target::AVX512_Skylake)) {
         rest.unroll(r.lane);
     } else {
-        const Expr remaining = r.width % r.lane_count;
-        r.lanes.function().update(1).predicate() = r.lane / vector * vector < remaining && likely(r.lane < remaining);
+        mask_partial_vectors(r, vector);
     }
     if (r.tail.defined()) {
         r.tail.compute_at(r.lanes, r.rest.x).vectorize(r.lane, vector);
