@@ -83,7 +83,7 @@ TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
                                      {511, 7}, {512, 100}, {513, 130}, {1029, 20}, {2560, 33}};
     const std::vector<halyard_isa> fused = operations::fused_isas();
     const std::vector<std::int64_t> row_counts =
-        emulated ? std::vector<std::int64_t>{1, 5, 25} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 25};
+        reduced ? std::vector<std::int64_t>{1, 5, 25} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 25};
     std::size_t which = 0;
     for (CodeForm form : all_code_forms()) {
         // Each form with some sizes, so that each size has some forms.
@@ -153,7 +153,7 @@ TEST(QuantizedProducts, HaveThemWhateverTheRestOfTheCall) {
             const Loaded weights(codes.block());
             const PackedWeights unit = copies(form.out, gated);
             for (const Dtype type : all_dtypes) {
-                for (const std::int64_t rows : {1, 4, emulated ? 25 : 70}) {
+                for (const std::int64_t rows : {1, 4, reduced ? 25 : 70}) {
                     Tensor x(type, compact_form({rows, form.in})), y(type, compact_form({rows, form.out})),
                         expected(type, compact_form({rows, form.out})),
                         sums(Dtype::f32, compact_form({rows, matrices * form.out}));
