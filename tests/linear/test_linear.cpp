@@ -488,6 +488,7 @@ TEST(LinearFoldedNorm, OfAnyWeightIsRoundedOnce) {
 
 TEST(LinearNan, OfAnyBitsStaysOneInEveryType) {
     constexpr std::int64_t in = 20, out = 37;
+    int number = 0;
     struct Operand {
         const char *name;
         bool in_x, in_w, in_bias;
@@ -496,6 +497,9 @@ TEST(LinearNan, OfAnyBitsStaysOneInEveryType) {
         for (const LayerActivation &activation : layer_activations()) {
             for (const Operand &operand : {Operand{"x", true, false, false}, Operand{"W", false, true, false},
                                            Operand{"the bias", false, false, true}}) {
+                if (emulated && number++ % 5 != 0) {
+                    continue;
+                }
                 const Dtype type = operand.in_x ? types.x : types.w;
                 for (const std::uint32_t bits : nans_of(type)) {
                     Tensor w(types.w, compact_form({out, in}));

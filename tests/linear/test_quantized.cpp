@@ -245,6 +245,7 @@ testing::AssertionResult is_its_layers(const halyard_context *context, const hal
 
 TEST(QuantizedFfn, IsItsLayersInTurn) {
     constexpr std::int64_t d_model = 130, d_ff = 600;
+    int number = 0;
     for (const bool gated : {false, true}) {
         CodedMatrix up = CodedMatrix::random({d_model, d_ff, 4, HALYARD_SCALE_TWO_LEVELS, Dtype::f16, 32, gated}, 11);
         CodedMatrix down = CodedMatrix::random({d_ff, d_model, 8, HALYARD_SCALE_ZERO, Dtype::bf16, 128, false}, 12);
@@ -272,6 +273,9 @@ TEST(QuantizedFfn, IsItsLayersInTurn) {
                     ASSERT_EQ(halyard_context_set_products(context.get(), products), HALYARD_OK);
                     for (const Dtype type : all_dtypes) {
                         for (const std::int64_t rows : {1, 3, 40}) {
+                            if (reduced && number++ % 4 != 0) {
+                                continue;
+                            }
                             EXPECT_TRUE(is_its_layers(context.get(), pair.up, pair.down, gated, type, between, rows))
                                 << halyard_isa_name(isa) << ", " << rows << " rows of " << name_of(type)
                                 << (gated ? ", gated" : "") << ", products " << products;
