@@ -3,7 +3,10 @@
 #ifndef HALYARD_TESTS_CODED_MATRIX_H
 #define HALYARD_TESTS_CODED_MATRIX_H
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "operations/quantized.h"
 #include "support/packing.h"
@@ -301,25 +304,46 @@ CodedMatrix quantized(const CodeForm &form, const Element &element) {
     return made;
 }
 
+/** Bytes at an address that is a multiple of 64. */
+class AlignedBytes {
+public:
+    AlignedBytes(const std::uint8_t *source, std::size_t size)
+        : count(size), memory(std::aligned_alloc(64, (std::max<std::size_t>(size, 1) + 63) / 64 * 64)) {
+        if (size > 0) {
+            std::memcpy(memory, source, size);
+        }
+    }
+    explicit AlignedBytes(const Bytes &source) : AlignedBytes(source.data(), source.size()) {}
+    ~AlignedBytes() { std::free(memory); }
+    AlignedBytes(const AlignedBytes &) = delete;
+    AlignedBytes &operator=(const AlignedBytes &) = delete;
+
+    std::uint8_t *data() const { return static_cast<std::uint8_t *>(memory); }
+    std::size_t size() const { return count; }
+
+private:
+    std::size_t count;
+    void *memory;
+};
+
+inline halyard_status from_memory(const AlignedBytes &bytes, halyard_weights **weights) {
+    return halyard_weights_from_memory(bytes.data(), static_cast<std::int64_t>(bytes.size()), weights);
+}
+
 /** Packed bytes in memory of their own, and a handle. */
 class Loaded {
 public:
-    explicit Loaded(const Bytes &bytes) : memory(std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64)) {
-        std::memcpy(memory, bytes.data(), bytes.size());
-        EXPECT_EQ(halyard_weights_from_memory(memory, static_cast<std::int64_t>(bytes.size()), &weights), HALYARD_OK)
-            << halyard_last_error();
+    explicit Loaded(const Bytes &bytes) : memory(bytes) {
+        EXPECT_EQ(from_memory(memory, &weights), HALYARD_OK) << halyard_last_error();
     }
-    ~Loaded() {
-        halyard_weights_destroy(weights);
-        std::free(memory);
-    }
+    ~Loaded() { halyard_weights_destroy(weights); }
     Loaded(const Loaded &) = delete;
     Loaded &operator=(const Loaded &) = delete;
 
     const halyard_weights *get() const { return weights; }
 
 private:
-    void *memory;
+    const AlignedBytes memory;
     halyard_weights *weights = nullptr;
 };
 
