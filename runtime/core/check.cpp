@@ -28,6 +28,27 @@ bool same_view(const View &a, const View &b) {
 
 const View no_view;
 
+TypeName::TypeName(DLDataType type) {
+    constexpr int later_bool = 6;  // of versions of DLPack after the oldest that this compiles with
+    const char *const kind = type.code == kDLFloat     ? "f"
+                             : type.code == kDLBfloat  ? "bf"
+                             : type.code == kDLInt     ? "int"
+                             : type.code == kDLUInt    ? "uint"
+                             : type.code == kDLComplex ? "complex"
+                                                       : nullptr;
+    int length;
+    if (kind) {
+        length = snprintf(text_, sizeof text_, "%s%d", kind, type.bits);
+    } else if (type.code == later_bool && type.bits == 8) {
+        length = snprintf(text_, sizeof text_, "bool");
+    } else {
+        length = snprintf(text_, sizeof text_, "of code %d with %d bits", type.code, type.bits);
+    }
+    if (type.lanes != 1) {
+        snprintf(text_ + length, sizeof text_ - static_cast<size_t>(length), " in %d lanes", type.lanes);
+    }
+}
+
 View memory_view(const char *name, const void *data, int64_t bytes) {
     View view;
     view.name = name;
@@ -80,8 +101,7 @@ View Checker::tensor_of(const char *name, const DLTensor *tensor, DLDataType typ
     }
     const DLDataType got = tensor->dtype;
     if (got.code != type.code || got.bits != type.bits || got.lanes != 1) {
-        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be %s%d with one lane", name,
-             got.code, got.bits, got.lanes, type.code == kDLUInt ? "uint" : "int", type.bits);
+        fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must be %s", name, TypeName(got).get(), TypeName(type).get());
         return view;
     }
     return described(name, *tensor, type.bits / 8);
@@ -245,8 +265,7 @@ bool Checker::known_type(const char *name, DLDataType type, DType *dtype) {
     } else if (type.lanes == 1 && type.code == kDLBfloat && type.bits == 16) {
         *dtype = DType::bf16;
     } else {
-        fail(HALYARD_UNSUPPORTED, "%s has dtype code %d, %d bits, %d lanes, but must be f32, f16 or bf16 with one lane",
-             name, type.code, type.bits, type.lanes);
+        fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must be f32, f16 or bf16", name, TypeName(type).get());
         return false;
     }
     return built_type(name, *dtype);

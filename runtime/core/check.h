@@ -50,6 +50,16 @@ inline int type_of(const DLDevice &device) {
     return type;
 }
 
+/** A type of elements in words, as f64 or int32. */
+class TypeName {
+public:
+    explicit TypeName(DLDataType type);
+    const char *get() const { return text_; }
+
+private:
+    char text_[48];
+};
+
 /** Whether this library has kernels for CUDA devices. */
 #ifdef HALYARD_CUDA_VERSION
 constexpr bool has_cuda = true;

@@ -162,7 +162,7 @@ TEST_F(BadCodes, Numbers) {
     codes->scales = nullptr;
     EXPECT_TRUE(invalid("codes.zeros is there, but must be null: Q4_K"));
     codes->zeros = nullptr;
-    EXPECT_TRUE(refuses(HALYARD_UNSUPPORTED, "codes.matrix has dtype code 0, 32 bits, 1 lanes, but must be uint8"));
+    EXPECT_TRUE(refuses(HALYARD_UNSUPPORTED, "codes.matrix has dtype int32, but must be uint8"));
 }
 
 TEST_F(BadCodes, MissingTensors) {

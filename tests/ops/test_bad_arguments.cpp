@@ -427,6 +427,28 @@ TEST(BadArgumentsOfCast, ACompactShapeThatIsTooLargeHasNoStride) {
     EXPECT_STREQ(halyard_last_error(), "halyard_cast: x has a shape or strides too large for 64-bit addresses");
 }
 
+TEST(BadArgumentsOfCast, NameTheTypeOfElements) {
+    HALYARD_TEST_NEEDS(is_built("cast"))
+    const struct {
+        DLDataType type;
+        std::string name;
+    } all[] = {{{kDLFloat, 64, 1}, "f64"},
+               {{kDLInt, 32, 1}, "int32"},
+               {{kDLUInt, 8, 1}, "uint8"},
+               {{kDLBfloat, 32, 1}, "bf32"},
+               {{kDLComplex, 128, 1}, "complex128"},
+               {{6, 8, 1}, "bool"},
+               {{17, 4, 1}, "of code 17 with 4 bits"},
+               {{kDLFloat, 32, 4}, "f32 in 4 lanes"}};
+    Tensor y(Dtype::f32, {{width}, {}});
+    for (const auto &each : all) {
+        Tensor x(Dtype::f32, {{width}, {}});
+        x.view.dtype = each.type;
+        EXPECT_EQ(halyard_cast(nullptr, &x.view, &y.view), HALYARD_UNSUPPORTED);
+        EXPECT_EQ(halyard_last_error(), "halyard_cast: x has dtype " + each.name + ", but must be f32, f16 or bf16");
+    }
+}
+
 TEST(BadArgumentsOfNorms, AVectorOfTheOtherTypeOf16BitsNamesWhatIsTaken) {
     HALYARD_TEST_NEEDS(is_built("layer_norm") && is_built("rms_norm_backward"))
     HALYARD_TEST_NEEDS(HALYARD_HAS_F32 && HALYARD_HAS_F16 && HALYARD_HAS_BF16)

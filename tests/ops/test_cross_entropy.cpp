@@ -448,7 +448,7 @@ TEST(CrossEntropy, RefusesTensorsThatDoNotFit) {
     expect_refused(invalid, "targets is null", [](Loss &c) { c.of = nullptr; });
     expect_refused(invalid, "targets must have the leading shape of logits, or [1] where that has one axis",
                    [&](Loss &c) { c.of = &flat.view; });
-    expect_refused(unsupported, "targets has dtype code 2, 32 bits, 1 lanes, but must be int32 or int64 with one lane",
+    expect_refused(unsupported, "targets has dtype f32, but must be int32 or int64",
                    [](Loss &c) { c.of = &c.losses.view; });
     expect_refused(invalid, "losses must have the leading shape of logits, or [1] where that has one axis",
                    [&](Loss &c) { c.to_losses = &other.view; });

@@ -9,9 +9,7 @@ namespace {
 
 void check_integer_type(Checker &check, const char *name, DLDataType type) {
     if (!check.failed() && (type.code != kDLInt || (type.bits != 32 && type.bits != 64) || type.lanes != 1)) {
-        check.fail(HALYARD_UNSUPPORTED,
-                   "%s has dtype code %d, %d bits, %d lanes, but must be int32 or int64 with one lane", name, type.code,
-                   type.bits, type.lanes);
+        check.fail(HALYARD_UNSUPPORTED, "%s has dtype %s, but must be int32 or int64", name, TypeName(type).get());
     }
 }
 
