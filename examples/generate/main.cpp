@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -288,9 +289,9 @@ void generate(const Arguments &arguments) {
             break;
         }
         if (cache.length(0, 0) == positions) {
-            std::fprintf(stderr, "generate: stopped after %lld of %lld tokens, because all %lld positions are filled\n",
-                         static_cast<long long>(count), static_cast<long long>(arguments.max_new_tokens),
-                         static_cast<long long>(positions));
+            std::fprintf(stderr, "%s: stopped after %lld of %lld tokens, because all %lld positions are filled\n",
+                         program_invocation_short_name, static_cast<long long>(count),
+                         static_cast<long long>(arguments.max_new_tokens), static_cast<long long>(positions));
             break;
         }
         model.forward({token}, cache, logits, context);
@@ -322,7 +323,7 @@ int main(int argc, char **argv) {
     } catch (const CLI::CallForHelp &help) {
         return app.exit(help);
     } catch (const std::exception &error) {
-        std::fprintf(stderr, "generate: %s\n", error.what());
+        std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.what());
         return 1;
     }
 }

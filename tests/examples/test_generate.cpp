@@ -32,7 +32,7 @@ Result generate(const std::string &arguments, const std::string &to = "", const 
 /** It says `words` in one line, generates nothing, and does not load the model. */
 testing::AssertionResult refused(const std::string &arguments, const std::string &words) {
     const Result result = generate(arguments);
-    if (result.status != 1 || !result.tokens.empty() || result.messages != "generate: " + words + "\n") {
+    if (result.status != 1 || !result.tokens.empty() || result.messages != "halyard-generate: " + words + "\n") {
         return testing::AssertionFailure()
                << arguments << ": status " << result.status << ", tokens '" << result.tokens << "', messages:\n"
                << result.messages;
@@ -129,7 +129,8 @@ TEST(Generate, TakesNumbersInDecimalOnly) {
     for (const std::string word : {"", "avx", "AVX2", "neon,avx2", "300"}) {
         const Result result = generate(prompt + option("--isa", word));
         EXPECT_EQ(result.status, 1) << word;
-        EXPECT_EQ(result.messages.find("generate: --isa: '" + word + "' is not one of auto, "), 0u) << result.messages;
+        EXPECT_EQ(result.messages.find("halyard-generate: --isa: '" + word + "' is not one of auto, "), 0u)
+            << result.messages;
     }
     EXPECT_EQ(generate(prompt + " 1").status, 1);
     EXPECT_EQ(generate(prompt + " --unknown 1").status, 1);
@@ -166,7 +167,7 @@ TEST(Generate, RunsOnTheInstructionSetThatIsAsked) {
         }
         const Result capped = generate(few + name, "", "HALYARD_MAX_ISA=" + weakest);
         EXPECT_EQ(capped.status, 1);
-        EXPECT_EQ(capped.messages, "generate: --isa: HALYARD_MAX_ISA allows " + weakest + " at most\n");
+        EXPECT_EQ(capped.messages, "halyard-generate: --isa: HALYARD_MAX_ISA allows " + weakest + " at most\n");
     }
 }
 
@@ -233,8 +234,9 @@ TEST(Generate, SaysThatPositionsAreFilled) {
     const Result result = generate(prompt + " --max-new-tokens 8 --max-positions 25");
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(result.tokens, "6 9 48\n");
-    EXPECT_NE(result.messages.find("generate: stopped after 3 of 8 tokens, because all 25 positions are filled\n"),
-              std::string::npos)
+    EXPECT_NE(
+        result.messages.find("halyard-generate: stopped after 3 of 8 tokens, because all 25 positions are filled\n"),
+        std::string::npos)
         << result.messages;
     const Result enough = generate(prompt + " --max-new-tokens 3 --max-positions 25");
     EXPECT_EQ(enough.tokens, "6 9 48\n");
@@ -246,7 +248,8 @@ TEST(Generate, SaysThatPositionsAreFilled) {
 TEST(Generate, FailsWhereItCannotWrite) {
     const Result result = generate(prompt + " --max-new-tokens 100 --max-positions 25", "/dev/full");
     EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.messages.find("generate: the tokens cannot be written\n"), std::string::npos) << result.messages;
+    EXPECT_NE(result.messages.find("halyard-generate: the tokens cannot be written\n"), std::string::npos)
+        << result.messages;
     EXPECT_EQ(result.messages.find("stopped"), std::string::npos) << "it went on: " << result.messages;
 }
 
