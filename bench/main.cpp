@@ -357,7 +357,7 @@ int main(int argc, char **argv) {
     } catch (const CLI::CallForHelp &help) {
         return app.exit(help);
     } catch (const CLI::ParseError &error) {
-        std::cerr << "halyard-bench: " << error.what() << "\n" << app.help();
+        std::cerr << "halyard-bench: " << error.what() << " (--help shows the options)\n";
         return exit_usage;
     } catch (const std::regex_error &) {
         std::cerr << "halyard-bench: '" << options.filter << "' is no regular expression\n";
