@@ -102,7 +102,7 @@ function(halyard_kernel name signature family generator)
                 elseif(HALYARD_ASSEMBLE_${isa})
                     # Compilers go to the stack if they schedule before they allocate registers, GCC also if it peels loops
                     # as with -O3.
-                    set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS
+                    set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS
                         "${HALYARD_ASSEMBLE_${isa}};-O2;$<IF:$<CXX_COMPILER_ID:GNU>,-fno-schedule-insns,-mllvm;-enable-misched=false>")
                 endif()
                 continue()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether each file of the runtime, which is compiled as one translation unit, includes what it uses: compiles the files one by one,
+"""Whether each file of the runtime, whose files are joined in a few translation units, includes what it uses: compiles the files one by one,
 by the command that compiles them together, without making code. Usage: check_includes.py BUILD_FOLDER COMPILER"""
 import json
 import os
