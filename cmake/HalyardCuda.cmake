@@ -116,7 +116,7 @@ function(halyard_device_kernel name family generator)
                         target=${HALYARD_DEVICE_TARGET}-${features} ${params}
                 COMMAND ${CMAKE_COMMAND} "-DASSEMBLY=${stem}.s" -P "${HALYARD_DEVICE_HOST_SCRIPT}"
                 COMMAND ${CMAKE_C_COMPILER} -c "${stem}.s" -o "${stem}.o"
-                DEPENDS "${program}.digest" "${HALYARD_DEVICE_HOST_SCRIPT}" ${HALYARD_HOST_TARGETS}
+                DEPENDS "${HALYARD_DIGEST_${generator}}" "${HALYARD_DEVICE_HOST_SCRIPT}" ${HALYARD_HOST_TARGETS}
                 COMMENT "CUDA kernel ${name} ${dtype} by ${access}"
                 VERBATIM)
             list(APPEND sources "${stem}.device_code")

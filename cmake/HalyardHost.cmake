@@ -4,6 +4,7 @@
 # Needs HALYARD_ARCH and HALYARD_NEEDED_GENERATORS, the generators that are used. Sets, for the including scope:
 #   HALYARD_FAMILIES_OF_GENERATORS   the families of which there are programs
 #   HALYARD_PROGRAM_<generator>      the path of a generator's program
+#   HALYARD_DIGEST_<generator>       of the file with the digest of what its kernels are made by
 #   HALYARD_MAKE_KERNEL, HALYARD_KERNEL_CALLS   the paths of the other programs
 #   HALYARD_ASSEMBLER                the compiler that assembles kernels
 #   HALYARD_HOST_TARGETS             what a command that calls one depends on besides it
@@ -13,6 +14,7 @@ set(HALYARD_HOST_DIR "${CMAKE_CURRENT_BINARY_DIR}/host")
 set(HALYARD_MAKE_KERNEL "${HALYARD_HOST_DIR}/halyard_make_kernel")
 set(HALYARD_KERNEL_CALLS "${HALYARD_HOST_DIR}/halyard_kernel_calls")
 set(HALYARD_FAMILIES_OF_GENERATORS)
+set(digests)
 foreach(generator IN LISTS HALYARD_NEEDED_GENERATORS)
     set(family ${HALYARD_GENERATOR_FAMILY_${generator}})
     if(NOT family)
@@ -20,6 +22,8 @@ foreach(generator IN LISTS HALYARD_NEEDED_GENERATORS)
     endif()
     list(APPEND HALYARD_FAMILIES_OF_GENERATORS ${family})
     set(HALYARD_PROGRAM_${generator} "${HALYARD_HOST_DIR}/halyard_generate_${family}")
+    set(HALYARD_DIGEST_${generator} "${HALYARD_HOST_DIR}/digests/${generator}")
+    list(APPEND digests "${HALYARD_DIGEST_${generator}}")
 endforeach()
 list(REMOVE_DUPLICATES HALYARD_FAMILIES_OF_GENERATORS)
 
@@ -50,7 +54,6 @@ if(CMAKE_CROSSCOMPILING OR HALYARD_HOST_COMPILERS)
         message(FATAL_ERROR "The programs that make the kernels could not be configured for this machine:\n${output}")
     endif()
     list(TRANSFORM HALYARD_FAMILIES_OF_GENERATORS REPLACE "(.+)" "${HALYARD_HOST_DIR}/halyard_generate_\\1" OUTPUT_VARIABLE programs)
-    list(TRANSFORM programs APPEND ".digest" OUTPUT_VARIABLE digests)
     # The other build knows which of them are to be made anew; the others stay as they are, and so do their kernels.
     file(GLOB sources CONFIGURE_DEPENDS "generators/*.cpp" "generators/*.h" "schedules/*.h" "schedules/${HALYARD_ARCH}/*"
          "schedules/cpu/*" "schedules/gpu/*" "runtime/layout/*.h" "cmake/*.cpp" "cmake/host/*")

@@ -134,10 +134,10 @@ function(halyard_kernel name signature family generator)
             endif()
             add_custom_command(
                 OUTPUT "${object}"
-                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${program}.digest" ${streamed} ${assemble} -- "${program}" ${generator} ${symbol}
+                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${HALYARD_DIGEST_${generator}}" ${streamed} ${assemble} -- "${program}" ${generator} ${symbol}
                         target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}}
                         dtype=${dtype} ${ARGN} ${params}
-                DEPENDS "${program}.digest" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
+                DEPENDS "${HALYARD_DIGEST_${generator}}" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
                 COMMENT "Kernel ${name} ${dtype} ${isa}"
                 VERBATIM)
         endforeach()
@@ -194,6 +194,8 @@ foreach(family IN LISTS HALYARD_FAMILIES)
 endforeach()
 _halyard_write_list(features ${entries})
 
+# A target of their own: as parts of the library alone they would wait for the headers.
+add_custom_target(halyard_kernels DEPENDS ${HALYARD_KERNEL_OBJECTS})
 add_custom_target(halyard_kernel_headers DEPENDS ${HALYARD_KERNEL_HEADERS})
 add_library(halyard_kernel_lists INTERFACE)
 add_dependencies(halyard_kernel_lists halyard_kernel_headers)

@@ -3,7 +3,7 @@
 // less its center. An offset is rounded once.
 #include "Halide.h"
 
-#include "math.h"
+#include "fma.h"
 #include "runtime/layout/codes.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
@@ -42,7 +42,7 @@ public:
         const Expr s = storage.widen(scales(column, wide_group, panel)),
                    m = storage.widen(minima(column, wide_group, panel));
         const Expr factor = factors(column, group, panel), stored_zero = cast<float>(zeros(column, group, panel));
-        const Math math = Math::of_strict(get_target());
+        const Fma fused = Fma::of_strict(get_target());
         Expr scale = s, offset = 0.0f;
         switch (kind) {
         case ScaleKind::plain:
@@ -51,11 +51,11 @@ public:
             offset = strict_float(s * strict_float(center - stored_zero));
             break;
         case ScaleKind::minimum:
-            offset = strict_float(math.fma(center, s, m));
+            offset = strict_float(fused.fma(center, s, m));
             break;
         case ScaleKind::two_levels:
             scale = strict_float(s * cast<float>(factor));
-            offset = strict_float(math.fma(center, scale, m * stored_zero * -1.0f));
+            offset = strict_float(fused.fma(center, scale, m * stored_zero * -1.0f));
             break;
         case ScaleKind::two_levels_signed:
             scale = strict_float(s * cast<float>(reinterpret<int8_t>(factor)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "Halide.h"
+#include "fma.h"
 #include "schedules/dtype.h"
 
 namespace halyard {
@@ -29,37 +30,15 @@ namespace halyard {
  * most, 1/32 ULP of that type; limits and signs are the same. Derivatives cancel near their zeros and come in f32 alone.
  *
  * The polynomials are minimax fits by generators/fit/fit_math.py, coefficients from the constant term up. */
-class Math {
+class Math : public Fma {
 public:
-    using Expr = Halide::Expr;
-
     explicit Math(const Halide::Target &target, DType result = DType::f32)
-        : result(result), has_fma(target.arch != Halide::Target::X86 || target.has_feature(Halide::Target::FMA) ||
-                                  target.has_gpu_feature()),
-          is_arm(target.arch == Halide::Target::ARM), is_gpu(target.has_gpu_feature()),
-          fma_name(target.has_feature(Halide::Target::OpenCL) ? "fma" : "llvm.fma.f32") {
-        if (!target.has_feature(Halide::Target::StrictFloat)) {
-            throw Halide::CompileError("halyard::Math needs a target with the feature strict_float");
-        }
-    }
+        : Fma(target), result(result), is_gpu(target.has_gpu_feature()) {}
 
     /** For kernels that say strict_float expression by expression. */
     static Math of_strict(const Halide::Target &target, DType result = DType::f32) {
         return Math(target.with_feature(Halide::Target::StrictFloat), result);
     }
-
-    /** a·b + c, rounded once where the target has FMA, twice on the x86 baseline. Halide has no FMA of its own and
-     * passes the scalar intrinsic on; LLVM's SLP vectorizer turns the lanes back into full-width instructions. */
-    Expr fma(Expr a, Expr b, Expr c) const {
-        if (!has_fma) {
-            return a * b + c;
-        }
-        using Halide::Internal::Call;
-        return Call::make(Halide::Float(32), fma_name, {a, b, c}, Call::PureExtern);
-    }
-
-    /** 0 - x: +0 for both zeros. LLVM makes -x of it on ARM, whose sign differs where x is +0, but for the form with fma. */
-    Expr minus(Expr x) const { return is_arm ? fma(x, -1.0f, 0.0f) : 0.0f - x; }
 
     /** e^x. Error 1.65 (baseline 1.9), denormal results included.
      * x = 2m·ln 2 + r, |r| <= ln 2, and e^x = (P(r)·2^m)·2^m: halving the exponent lets one power of two serve the
@@ -583,16 +562,8 @@ private:
     }
 
     DType result;
-    bool has_fma, is_arm, is_gpu;
-    const char *fma_name;
+    bool is_gpu;
 };
-
-/** `sum + a * b`, of which a fused multiply-add is to become; where there is none, only strict sums keep their order. */
-inline Halide::Expr contracted(const Halide::Target &target, const Halide::Expr &sum) {
-    using Halide::Target;
-    const bool has_fma = !target.has_feature(Target::SSE41) || target.has_feature(Target::FMA);
-    return has_fma ? sum : Halide::strict_float(sum);
-}
 
 }  // namespace halyard
 

@@ -9,7 +9,7 @@
 
 #include "Halide.h"
 
-#include "math.h"
+#include "fma.h"
 #include "panels.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"

@@ -10,7 +10,7 @@
 #include "Halide.h"
 
 #include "codes.h"
-#include "math.h"
+#include "fma.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
@@ -92,7 +92,7 @@ private:
     int products_of_step() const { return of_codes() ? code_row_inputs(bits) : code_step_words(bits); }
 
     Expr fma(const Expr &a, const Expr &b, const Expr &c) const {
-        return strict_float(Math::of_strict(get_target()).fma(a, b, c));
+        return strict_float(Fma::of_strict(get_target()).fma(a, b, c));
     }
     Expr as_multiplied(const Expr &word) const { return by_pairs() ? word : reinterpret<float>(word); }
     Expr accumulated(const Expr &so_far, const Expr &a, const Expr &b) const {

@@ -9,7 +9,7 @@
 #include "Halide.h"
 
 #include "codes.h"
-#include "math.h"
+#include "fma.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
@@ -94,7 +94,7 @@ private:
     bool has_offsets() const { return tensors.dtype == DType::f32; }
 
     Expr fma(const Expr &a, const Expr &b, const Expr &c) const {
-        return strict_float(Math::of_strict(get_target()).fma(a, b, c));
+        return strict_float(Fma::of_strict(get_target()).fma(a, b, c));
     }
 
     Var column{"column"}, panel{"panel"}, row{"row"}, tile{"tile"}, i{"i"}, u{"u"};

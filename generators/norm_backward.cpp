@@ -29,7 +29,7 @@ public:
     }
 
     void generate() {
-        const Math math = Math::of_strict(get_target());
+        const Fma fused = Fma::of_strict(get_target());
         const auto [mean_square, scale] = rms_statistics(row, elements_of(x), moment_width, eps, eps_outside_root);
         const Element g = [&](const ElementAccess &at, const Expr &i) {
             return weight ? strict_float(at(dy, i) * strict_float(at(weight, i) + weight_offset)) : at(dy, i);
@@ -42,13 +42,13 @@ public:
         const Expr sum = row.reduce("products", row.width_of(x), 64, sum_of_elements(), gx);
         const Expr outside = select(mean_square == 0.0f, 0.0f, 1.0f / sqrt(mean_square));
         const Expr inverse_root = row.scalar("inverse_root", select(eps_outside_root, outside, scale));
-        const Expr slope = row.scalar("slope", math.minus(sum * (1.0f / cast<float>(moment_width)) * inverse_root));
+        const Expr slope = row.scalar("slope", fused.minus(sum * (1.0f / cast<float>(moment_width)) * inverse_root));
         const Element dx = [&, scale = scale](const ElementAccess &at, const Expr &i) {
-            const Expr centred = select(i < moment_width, math.fma(n(at, i), slope, g(at, i)), g(at, i));
-            return math.fma(centred, scale, at(added, i));
+            const Expr centred = select(i < moment_width, fused.fma(n(at, i), slope, g(at, i)), g(at, i));
+            return fused.fma(centred, scale, at(added, i));
         };
         const ElementAccess at = row.access();
-        row.write_gradient(dx, {[&](const Expr &sum, const Expr &i) { return math.fma(at(dy, i), n(at, i), sum); }});
+        row.write_gradient(dx, {[&](const Expr &sum, const Expr &i) { return fused.fma(at(dy, i), n(at, i), sum); }});
     }
 
     void schedule() { row.schedule(*this); }
@@ -67,7 +67,7 @@ public:
     }
 
     void generate() {
-        const Math math = Math::of_strict(get_target());
+        const Fma fused = Fma::of_strict(get_target());
         const Expr width = row.width_of(x);
         const LayerStatistics statistics = layer_statistics(row, elements_of(x), width, eps);
         const Element n = layer_normalized(row, elements_of(x), statistics);
@@ -79,12 +79,12 @@ public:
         const Expr per_feature = strict_float(1.0f / cast<float>(width));
         const FuncRef sums = row.sums("sums", width, 32, {g, gn});
         const Expr mean = row.scalar("mean", sums[0] * per_feature);
-        const Expr slope = row.scalar("slope", math.minus(sums[1] * per_feature));
+        const Expr slope = row.scalar("slope", fused.minus(sums[1] * per_feature));
         const Element dx = [&](const ElementAccess &at, const Expr &i) {
-            return math.fma(math.fma(n(at, i), slope, g(at, i) - mean), statistics.scale, at(added, i));
+            return fused.fma(fused.fma(n(at, i), slope, g(at, i) - mean), statistics.scale, at(added, i));
         };
         const ElementAccess at = row.access();
-        row.write_gradient(dx, {[&](const Expr &sum, const Expr &i) { return math.fma(at(dy, i), n(at, i), sum); },
+        row.write_gradient(dx, {[&](const Expr &sum, const Expr &i) { return fused.fma(at(dy, i), n(at, i), sum); },
                                 [&](const Expr &sum, const Expr &i) { return sum + at(dy, i); }});
     }
 

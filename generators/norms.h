@@ -5,7 +5,7 @@
 #define HALYARD_GENERATORS_NORMS_H
 
 #include "Halide.h"
-#include "math.h"
+#include "fma.h"
 #include "schedules/row_kernel.h"
 
 namespace halyard {
@@ -74,22 +74,22 @@ inline LayerStatistics layer_statistics(RowKernel &row, const Element &feature, 
 
 /** (x - mean) scale */
 inline Element layer_normalized(RowKernel &row, const Element &x, const LayerStatistics &of) {
-    const Math math = Math::of_strict(row.tensors.target());
-    const Halide::Expr shift = row.hoisted_scalar("shift", math.minus(of.mean_e) * of.scale);
-    return [x, math, of, shift](const ElementAccess &at, const Halide::Expr &i) {
-        return math.fma(x(at, i) - of.pivot, of.scale, shift);
+    const Fma fused = Fma::of_strict(row.tensors.target());
+    const Halide::Expr shift = row.hoisted_scalar("shift", fused.minus(of.mean_e) * of.scale);
+    return [x, fused, of, shift](const ElementAccess &at, const Halide::Expr &i) {
+        return fused.fma(x(at, i) - of.pivot, of.scale, shift);
     };
 }
 
 /** y = (x - mean) scale weight + bias */
 inline Element layer_norm(RowKernel &row, const Element &x, const LayerStatistics &of, const OptionalVector &weight,
                           const OptionalVector &bias) {
-    const Math math = Math::of_strict(row.tensors.target());
+    const Fma fused = Fma::of_strict(row.tensors.target());
     const Element normalized = layer_normalized(row, x, of);
-    return [math, normalized, &weight, &bias](const ElementAccess &at, const Halide::Expr &i) {
+    return [fused, normalized, &weight, &bias](const ElementAccess &at, const Halide::Expr &i) {
         const Halide::Expr n = normalized(at, i);
         if (weight && bias) {
-            return math.fma(n, at(weight, i), at(bias, i));
+            return fused.fma(n, at(weight, i), at(bias, i));
         }
         return weight ? n * at(weight, i) : bias ? n + at(bias, i) : n;
     };

@@ -23,10 +23,10 @@ public:
     void configure() { tensors.configure(*this, x, y); }
 
     void generate() {
-        const Math math(get_target());
+        const Fma fused(get_target());
         loaded(pair, part, head) = tensors.storage().widen(x(pair, part, head));
         const Expr x0 = loaded(pair, 0, head), x1 = loaded(pair, 1, head), c = cosines(pair), s = sines(pair);
-        const Expr first = rotated_first(math, x0, x1, c, s), second = rotated_second(math, x0, x1, c, s);
+        const Expr first = rotated_first(fused, x0, x1, c, s), second = rotated_second(fused, x0, x1, c, s);
         y(pair, part, head) = tensors.storage().narrow_result(select(part == 0, first, second));
     }
 

@@ -28,7 +28,7 @@ public:
     }
 
     void generate() {
-        const Math math(get_target());
+        const Fma fused(get_target());
         const Var pair = kernel.pair, token = kernel.token, batch = kernel.batch;
         const Expr low = positions(0, token, batch), high = positions(1, token, batch);
         const Expr position = select(given, select(wide && high != 0, -1, low), first + token);
@@ -39,7 +39,7 @@ public:
 
         const auto rotated = [&](decltype(&rotated_first) part) -> PairResult {
             return [=](const Expr &p, const Expr &x0, const Expr &x1) {
-                return part(math, x0, x1, cosine(p, token, batch), sine(p, token, batch));
+                return part(fused, x0, x1, cosine(p, token, batch), sine(p, token, batch));
             };
         };
         kernel.write(rotated(rotated_first), rotated(rotated_second));

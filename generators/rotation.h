@@ -12,18 +12,18 @@
 #define HALYARD_GENERATORS_ROTATION_H
 
 #include "Halide.h"
-#include "math.h"
+#include "fma.h"
 
 namespace halyard {
 
-inline Halide::Expr rotated_first(const Math &math, const Halide::Expr &x0, const Halide::Expr &x1,
+inline Halide::Expr rotated_first(const Fma &fused, const Halide::Expr &x0, const Halide::Expr &x1,
                                   const Halide::Expr &cosine, const Halide::Expr &sine) {
-    return math.fma(x0, cosine, x1 * sine * -1.0f);
+    return fused.fma(x0, cosine, x1 * sine * -1.0f);
 }
 
-inline Halide::Expr rotated_second(const Math &math, const Halide::Expr &x0, const Halide::Expr &x1,
+inline Halide::Expr rotated_second(const Fma &fused, const Halide::Expr &x0, const Halide::Expr &x1,
                                    const Halide::Expr &cosine, const Halide::Expr &sine) {
-    return math.fma(x1, cosine, x0 * sine);
+    return fused.fma(x1, cosine, x0 * sine);
 }
 
 }  // namespace halyard

@@ -1,11 +1,11 @@
 // Makes a kernel's object file: by a generator's program and, of kernels whose prefetches are chosen in the assembly or that
 // need an assembler of their own, by way of assembly. What was made before comes from the cache (kernel_cache.h).
 //
-//   halyard_make_kernel digest OUT FILE...
-//       writes a digest of the files' content, unless that is there already
+//   halyard_make_kernel digest OUT FILE... [-- WORD...]
+//       writes a digest of the files' content and of what a command prints, unless that is there already
 //   halyard_make_kernel OBJECT DIGEST [--streamed] [--assemble WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
 //       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
-//       the program is made of. The words are a compiler and its flags; the arguments are Halide's target and GeneratorParams.
+//       the program makes it by. The words are a compiler and its flags; the arguments are Halide's target and GeneratorParams.
 //       With --streamed, which takes --assemble for x86, there is a second form of the kernel (streamed_form.h).
 //
 // If a program fails, its message is the last that is printed, and its status that of this one.
@@ -129,10 +129,13 @@ Kernel make(const std::string &stem, bool streamed, const Words &assemble, Words
     return {read_file(object), text};
 }
 
-void write_digest(const std::string &out, const Words &files) {
+void write_digest(const std::string &out, const Words &files, const Words &command) {
     std::string text;
     for (const std::string &file : files) {
         text += digest_of(read_file(file)) + "\n";
+    }
+    if (!command.empty()) {
+        text += digest_of(output_of(command)) + "\n";
     }
     if (!std::filesystem::exists(out) || read_file(out) != text) {
         write_file(out, text);
@@ -146,7 +149,7 @@ void make_kernel(const std::string &object, const std::string &digest, bool stre
         throw std::runtime_error("'" + object + "' does not end in .o, as an object file must");
     }
     const std::string stem = std::filesystem::path(path).replace_extension();
-    // The program counts by what it is made of: it holds the path of a library. Arguments count in any order.
+    // The program counts by its digest: it holds the path of a library. Arguments count in any order.
     std::string key = read_file(digest);
     Words arguments(command.begin() + 1, command.end());
     std::sort(arguments.begin() + 2, arguments.end());
@@ -180,21 +183,19 @@ void make_kernel(const std::string &object, const std::string &digest, bool stre
 int main(int count, char **arguments) {
     try {
         const Words words(arguments + 1, arguments + count);
+        // What comes before a command, and the command.
+        const auto dashes = std::find(words.begin(), words.end(), "--");
+        const Words command(dashes == words.end() ? dashes : dashes + 1, words.end());
         if (words.size() >= 2 && words[0] == "digest") {
-            write_digest(words[1], Words(words.begin() + 2, words.end()));
+            write_digest(words[1], Words(words.begin() + 2, dashes), command);
             return 0;
         }
-        Words assemble, command;
+        Words assemble;
         std::size_t i = 2;
         const bool streamed = i < words.size() && words[i] == "--streamed";
         i += streamed ? 1 : 0;
         if (i < words.size() && words[i] == "--assemble") {
-            for (i++; i < words.size() && words[i] != "--"; i++) {
-                assemble.push_back(words[i]);
-            }
-        }
-        if (i < words.size() && words[i] == "--") {
-            command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+            assemble.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, dashes);
         }
         if (command.size() < 3 || (streamed && assemble.empty())) {
             throw std::runtime_error("wrong arguments; make_kernel.cpp says what there is");

@@ -38,7 +38,9 @@ void write_file(const std::string &name, const std::string &text) {
 /** To STEM.o, as the build does: by its programs, and from its cache. */
 void compile(const Variant &variant, const Choice &choice, const std::string &stem) {
     const std::string &program = variant.kernel->program;
-    std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", program + ".digest"};
+    const std::filesystem::path digest =
+        std::filesystem::path(program).parent_path() / "digests" / variant.kernel->generator;
+    std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", digest};
     const std::vector<std::string> flags = variant.assembler_flags();
     if (variant.kernel->is_matmul() || !flags.empty()) {
         words.insert(words.end(), {"--assemble", HALYARD_TUNE_CC});

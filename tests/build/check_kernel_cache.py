@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-PROGRAM = None
+PROGRAM = PREPROCESSOR = None
 # What it makes depends on its arguments and on how it is made itself.
 GENERATOR = """#!/bin/sh
 echo generate >>"$LOG"
@@ -55,8 +55,9 @@ class Cache(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
         self.cache, self.log = self.root / "cache", self.root / "log"
         self.log.touch()
-        for name in ("generator.o", "schedule.o", "libHalide.so"):
+        for name in ("schedule", "libHalide.so"):
             self.write(name, name)
+        self.write("generator.cpp", "#include \"schedule\"\nint relu;  // a comment\n")
         self.program("generate", GENERATOR)
         self.program("cc", COMPILER)
         self.digest()
@@ -76,7 +77,7 @@ class Cache(unittest.TestCase):
                               env={"PATH": os.environ["PATH"], "LOG": str(self.log), "HALYARD_CACHE": str(self.cache), **environment})
 
     def digest(self):
-        made = self.run_it("digest", self.root / "digest", *(self.root / each for each in ("generator.o", "schedule.o", "libHalide.so")))
+        made = self.run_it("digest", self.root / "digest", self.root / "libHalide.so", "--", PREPROCESSOR, "-E", "-P", self.root / "generator.cpp")
         self.assertEqual(made.returncode, 0, made.stderr)
 
     def make(self, *arguments, folder="build", assemble=(), generator="generate", **environment):
@@ -122,8 +123,8 @@ class Cache(unittest.TestCase):
                 self.assertEqual(self.make(**more)[0], ["generate", "assemble"])
                 self.assertEqual(self.make(**more)[0], [])
 
-        changed("generator", lambda: self.write("generator.o", "another"))
-        changed("schedule", lambda: self.write("schedule.o", "another"))
+        changed("generator", lambda: self.write("generator.cpp", "#include \"schedule\"\nint another;\n"))
+        changed("schedule", lambda: self.write("schedule", "another"))
         changed("Halide", lambda: self.write("libHalide.so", "another"))
         changed("assembler", lambda: self.program("cc", COMPILER, version="2"))
         changed("flags of the assembler", lambda: None, assemble=["-march=other"])
@@ -133,7 +134,7 @@ class Cache(unittest.TestCase):
 
     def test_an_unchanged_digest_keeps_its_time(self):
         before = (self.root / "digest").stat().st_mtime_ns
-        self.write("generator.o", "generator.o")
+        self.write("generator.cpp", "#include \"schedule\"\nint relu;  // another comment\n")
         self.digest()
         self.assertEqual((self.root / "digest").stat().st_mtime_ns, before)
 
@@ -237,6 +238,7 @@ class Cache(unittest.TestCase):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
+    parser.add_argument("compiler")
     options, rest = parser.parse_known_args()
-    PROGRAM = options.program
+    PROGRAM, PREPROCESSOR = options.program, options.compiler
     unittest.main(argv=["check_kernel_cache.py", *rest])
