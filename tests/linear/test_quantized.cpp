@@ -499,6 +499,11 @@ TEST(Quantization, RefusesWhatItCannot) {
         source.options.quantization.group = group;
         EXPECT_TRUE(fails(HALYARD_INVALID_ARGUMENT, "quantization.group")) << group;
     }
+    // Without codes there are no groups of them.
+    source.options.quantization = {0, 32, 0, {}};
+    EXPECT_TRUE(fails(HALYARD_INVALID_ARGUMENT, "quantization.group"));
+    source.options.quantization = {0, 0, 1, {}};
+    EXPECT_TRUE(fails(HALYARD_INVALID_ARGUMENT, "quantization.asymmetric"));
     source.options.quantization = good;
     source.options.quantization.scale_dtype = {kDLInt, 8, 1};
     EXPECT_TRUE(fails(HALYARD_UNSUPPORTED, "quantization.scale_dtype"));

@@ -100,6 +100,8 @@ class Refusals(unittest.TestCase):
                  "halyard.Weights: takes at most 2 positional arguments, and 3 were given"),
                 (lambda: halyard.Weights(MATRIX, layout="out"), ValueError, "halyard.Weights: layout must be 'out_in' or 'in_out', not 'out'"),
                 (lambda: halyard.Weights(MATRIX, bits=3), ValueError, "halyard_weights_pack: quantization.bits is 3"),
+                (lambda: halyard.Weights(MATRIX, group=32), ValueError, "halyard_weights_pack: quantization.bits is 0, .*, but quantization.group is 32"),
+                (lambda: halyard.Weights(MATRIX, asymmetric=True), ValueError, "halyard_weights_pack: quantization.bits is 0, .* quantization.asymmetric is 1"),
                 (lambda: halyard.Weights(MATRIX, bits=4.0), TypeError, "halyard.Weights: bits must be an int, not 4.0"),
                 (lambda: halyard.Weights(MATRIX, bits=2**31), ValueError, "halyard.Weights: bits is 2147483648, which is out of range"),
                 (lambda: halyard.Weights(MATRIX, bits=2**70), ValueError, "halyard.Weights: bits is .*, which is out of range"),

@@ -5,6 +5,11 @@ namespace halyard {
 
 CodeLayout check_quantization(Checker &check, const halyard_quantization &q, const Device &device) {
     if (q.bits == 0) {
+        if (q.group != 0 || q.asymmetric != 0) {
+            check.fail(HALYARD_INVALID_ARGUMENT,
+                       "quantization.bits is 0, so that there are no codes, but quantization.%s is %d",
+                       q.group != 0 ? "group" : "asymmetric", q.group != 0 ? q.group : q.asymmetric);
+        }
         return {};
     }
     if (q.bits != 4 && q.bits != 8) {

@@ -52,6 +52,7 @@ struct WrittenTile {
  *  the offsets. Scales are counted in bytes. */
 template<typename X, DType scale_dtype>
 struct QuantizedTile : WrittenTile<X> {
+    static constexpr DType dtype_of_scales = scale_dtype;
     static constexpr bool has_offsets = scale_dtype == DType::f32;
     static constexpr int64_t scales_row = panel_width * size_of(scale_dtype),
                              scales_group = has_offsets ? scale_vectors * scales_row : scales_row;
@@ -76,24 +77,28 @@ struct QuantizedTile : WrittenTile<X> {
     }
 };
 
-/** Calls multiply(tile, panels), where the latter is a constant, for all tiles of rows of `wide` panels, of as many more, and at last
- *  of one panel each. */
+/** Calls multiply(tile, panels), where the latter is a constant, for all tiles of `wide` panels, and at last of one panel each. */
 template<int wide, typename Tile, typename Multiply>
-void each_tile(Tile at, int panels, int tiles, const Multiply &multiply) {
-    const auto multiply_panels = [&](auto some) {
-        Tile tile = at;
+void each_panels(Tile at, int panels, const Multiply &multiply) {
+    for (; panels >= wide; panels -= wide) {
+        multiply(at, std::integral_constant<int, wide>());
+        at.skip_panels(wide);
+    }
+    for (; panels > 0; panels--) {
+        multiply(at, std::integral_constant<int, 1>());
+        at.skip_panels(1);
+    }
+}
+
+/** And for all tiles of rows of these. */
+template<int wide, typename Tile, typename Multiply>
+void each_tile(const Tile &at, int panels, int tiles, const Multiply &multiply) {
+    each_panels<wide>(at, panels, [&](Tile tile, auto some) {
         for (int i = 0; i < tiles; i++) {
             multiply(tile, some);
             tile.skip_tile();
         }
-        at.skip_panels(some);
-    };
-    for (; panels >= wide; panels -= wide) {
-        multiply_panels(std::integral_constant<int, wide>());
-    }
-    for (; panels > 0; panels--) {
-        multiply_panels(std::integral_constant<int, 1>());
-    }
+    });
 }
 
 }  // namespace

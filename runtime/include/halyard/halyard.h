@@ -590,7 +590,7 @@ typedef enum halyard_weight_layout HALYARD_AS_INT {
  *
  *  Products sum x times the codes of a group before they multiply by its scale: docs/numerics.md has them to the bit, with a bound. */
 typedef struct halyard_quantization {
-    int bits;               /**< of a code: 8 or 4; 0: no codes, and no other field counts */
+    int bits;               /**< of a code: 8 or 4; 0: no codes, and group and asymmetric are 0 too */
     int group;              /**< inputs that share a scale: 16, 32, 64, 128, 256, or 0: all of them */
     int asymmetric;         /**< not 0: each group has a zero too */
     DLDataType scale_dtype; /**< all zero: f16 */

@@ -1,4 +1,4 @@
-// The GEMM kernels of codes of 4 and 8 bits on AVX2, of 1 to 6 rows, and of their numbers in f32, of 4 to 6.
+// The GEMM kernels of codes of 4 and 8 bits on AVX2, of 1 to 6 rows.
 #include <cstdint>
 
 #include "cpu/linear/avx2/vectors.h"
@@ -10,10 +10,13 @@ struct CodeVector : Avx2 {
     /** The sums of a group take 4 to 12 of 16 registers. */
     static constexpr int tile_panels(int rows) { return rows <= 2 ? 2 : 1; }
 
+    /** To make numbers takes half as long as to multiply four rows with them. Where there are several tiles, these have four rows or more. */
+    static constexpr bool tiles_share_numbers(int rows) { return rows >= 4; }
+
     template<int bits>
     struct Numbers {
         HALYARD_AVX2_INLINE explicit Numbers(uint32_t flip) : flip(_mm256_set1_epi32(static_cast<int>(flip))) {}
-        HALYARD_AVX2_INLINE Int signed_codes(Int word) const { return _mm256_xor_si256(word, flip); }
+        HALYARD_AVX2_INLINE Int prepared(Int word) const { return _mm256_xor_si256(word, flip); }
         template<int input>
         HALYARD_AVX2_INLINE Float of(Int word) const {
             constexpr int above = 32 - bits - code_shift(bits, input);
@@ -42,9 +45,6 @@ struct CodeVector : Avx2 {
     HALYARD_CODES_KERNEL(avx2, bits, f32, 6)
 HALYARD_CODES_KERNELS(4)
 HALYARD_CODES_KERNELS(8)
-HALYARD_CODES_KERNEL(avx2, 32, f32, 4)
-HALYARD_CODES_KERNEL(avx2, 32, f32, 5)
-HALYARD_CODES_KERNEL(avx2, 32, f32, 6)
 
 #undef HALYARD_CODES_ISA
 #undef HALYARD_CODES_TARGET

@@ -13,6 +13,9 @@ struct CodeVector : Avx512 {
     /** The sums of a group take at most 24 of 32 registers. */
     static constexpr int tile_panels(int rows) { return rows == 1 ? 8 : rows <= 6 ? 4 : 3; }
 
+    /** Many rows take numbers that were widened. */
+    static constexpr bool tiles_share_numbers(int) { return false; }
+
     template<int bits>
     struct Numbers;
 };
@@ -21,7 +24,7 @@ template<>
 struct CodeVector::Numbers<4> {
     HALYARD_AVX512_INLINE explicit Numbers(uint32_t)
         : table(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)) {}
-    HALYARD_AVX512_INLINE Int signed_codes(Int word) const { return word; }
+    HALYARD_AVX512_INLINE Int prepared(Int word) const { return word; }
     template<int input>
     HALYARD_AVX512_INLINE Float of(Int word) const {
         return _mm512_permutexvar_ps(_mm512_srli_epi32(word, code_shift(4, input)), table);
@@ -33,7 +36,7 @@ struct CodeVector::Numbers<4> {
 template<>
 struct CodeVector::Numbers<8> {
     HALYARD_AVX512_INLINE explicit Numbers(uint32_t flip) : flip(_mm512_set1_epi32(static_cast<int>(flip))) {}
-    HALYARD_AVX512_INLINE Int signed_codes(Int word) const { return _mm512_xor_si512(word, flip); }
+    HALYARD_AVX512_INLINE Int prepared(Int word) const { return _mm512_xor_si512(word, flip); }
     template<int input>
     HALYARD_AVX512_INLINE Float of(Int word) const {
         return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(word, 24 - code_shift(8, input)), 24));
