@@ -1,18 +1,11 @@
-// Models in GGUF files: the same bits as the same models in folders of transformers give, and what is near them where activations are
-// rounded to 8 bits.
+// Models in GGUF files: the same bits as the same models in folders of transformers give.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cfenv>
-#include <cmath>
 #include <functional>
 #include <random>
 
-#include "halyard/quantize.hpp"
-
 #include "support/gguf_model.h"
 #include "support/gguf_numbers.h"
-#include "support/test_scale.h"
 
 namespace halyard::tests {
 namespace {
@@ -20,11 +13,6 @@ namespace {
 class GgufModels : public testing::TestWithParam<const char *> {};
 INSTANTIATE_TEST_SUITE_P(All, GgufModels, testing::ValuesIn(architectures),
                          [](const auto &each) { return std::string(each.param); });
-
-const std::vector<std::int64_t> &tokens() {
-    static const std::vector<std::int64_t> ids = Transformers(model_fixtures / "llama3_f32").input_ids;
-    return ids;
-}
 
 void round_to_f16(Folder &folder) {
     for (auto &[name, tensor] : folder.tensors) {
@@ -45,7 +33,7 @@ TEST_P(GgufModels, GiveTheBitsOfFolders) {
         const Model want = folder.load();
         write_text(folder / "x.gguf", gguf_of(folder).bytes());
         const Model got = Model::load(folder / "x.gguf");
-        EXPECT_EQ(run_prompt(got, tokens()), run_prompt(want, tokens())) << dtype;
+        EXPECT_EQ(run_prompt(got, llama_prompt()), run_prompt(want, llama_prompt())) << dtype;
         EXPECT_EQ(got.max_positions(), want.max_positions());
         EXPECT_EQ(got.block_bytes(), want.block_bytes());
         EXPECT_EQ(got.config().architecture, want.config().architecture);
@@ -54,224 +42,6 @@ TEST_P(GgufModels, GiveTheBitsOfFolders) {
     }
 }
 
-// ---- Quantized weights ----
-
-/** Random blocks with small scales. */
-std::string random_blocks(const models::BlockFormat &format, std::size_t elements, std::mt19937_64 &random) {
-    std::string blocks(elements / static_cast<std::size_t>(format.elements) * static_cast<std::size_t>(format.bytes),
-                       '\0');
-    for (char &each : blocks) {
-        each = static_cast<char>(random());
-    }
-    const auto size = static_cast<std::size_t>(format.bytes);
-    for (std::size_t block = 0; block < blocks.size(); block += size) {
-        for (const std::size_t high : {std::size_t{1}, std::size_t{3}, size - 1}) {
-            blocks[block + high] = 0x0c;  // of an f16 between 2^-12 and 2^-11
-        }
-    }
-    return blocks;
-}
-
-/** Biases of 0 to a fixture that is widened. */
-void add_attention_biases(Folder &folder, std::int64_t width) {
-    folder.config["attention_bias"] = true;
-    for (const std::string layer : {"0", "1", "2"}) {
-        for (const auto &[name, elements] : {std::pair("q", 3 * width), {"k", width}, {"v", width}, {"o", width}}) {
-            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
-                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
-        }
-    }
-}
-
-// Matrices in all formats, several in each layer, against the same numbers in f32 or rounded to 16 bits.
-TEST(GgufModel, OfQuantizedWeightsIsThatOfTheirNumbers) {
-    const char *const formats[] = {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
-    Folder folder("llama3_f32");
-    widen(folder);
-    const GgufFile plain = gguf_of(folder);
-    GgufFile quantized = plain;
-    quantized.take_tensors();
-    std::mt19937_64 random(4);
-    std::size_t next = 0;
-    std::map<std::string, std::vector<float>> numbers;
-    for (GgufFile::Tensor tensor : plain.tensors) {
-        if (tensor.shape.size() == 2) {
-            const models::BlockFormat &format = *models::block_format(std::string_view(formats[next++ % 8]));
-            const std::size_t elements = tensor.shape[0] * tensor.shape[1];
-            tensor.type = format.type;
-            tensor.data = random_blocks(format, elements, random);
-            numbers[tensor.name] = numbers_of(format, tensor.data.data(), static_cast<std::int64_t>(elements));
-        }
-        quantized.add(tensor);
-    }
-    EXPECT_GT(next, 16u);
-    write_text(folder / "quantized.gguf", quantized.bytes());
-
-    const auto is_that_of = [&](DLDataType dtype, std::uint32_t type, const auto &bytes_of_numbers) {
-        GgufFile file = plain;
-        for (GgufFile::Tensor tensor : file.take_tensors()) {
-            if (const auto at = numbers.find(tensor.name); at != numbers.end()) {
-                tensor.type = type;
-                tensor.data = bytes_of_numbers(at->second);
-            }
-            file.add(tensor);
-        }
-        write_text(folder / "numbers.gguf", file.bytes());
-        LoadOptions options;
-        options.unpacked_dtype = dtype;
-        const States got = run_prompt(Model::load(folder / "quantized.gguf", options), tokens());
-        EXPECT_EQ(got, run_prompt(Model::load(folder / "numbers.gguf"), tokens())) << type;
-        EXPECT_TRUE(std::isfinite(distance(got.back(), std::vector<float>(got.back().size(), 1.0f))));
-    };
-    const auto in_16_bits = [](auto zero) {
-        return [=](const std::vector<float> &values) {
-            std::vector<decltype(zero)> rounded(values.size(), zero);
-            cast(values, rounded);
-            return std::string(reinterpret_cast<const char *>(rounded.data()), 2 * rounded.size());
-        };
-    };
-    is_that_of(element<float>::dtype, 0, [](const std::vector<float> &values) {
-        return std::string(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
-    });
-    is_that_of(element<f16>::dtype, 1, in_16_bits(f16{}));
-    is_that_of(element<bf16>::dtype, 30, in_16_bits(bf16{}));
-    LoadOptions options;
-    options.unpacked_dtype = DLDataType{kDLInt, 32, 1};
-    EXPECT_TRUE(throws(
-        HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "quantized.gguf", options); }, "quantized.gguf",
-        "unpacked_dtype"));
-}
-
-/** The formats of llama.cpp's recipes: one for all matrices, or Q4_K_M's two. */
-std::string format_in(const std::string &recipe, const std::string &tensor) {
-    const bool is_better =
-        tensor.find("attn_v") != tensor.npos || tensor.find("ffn_down") != tensor.npos || tensor == "output.weight";
-    return recipe != "Q4_K_M" ? recipe : is_better ? "Q6_K" : "Q4_K";
-}
-
-// Matrices stay as they are in the file, embedding and rows of interleaved heads among them, and give what their numbers give but
-// for the order of roundings.
-TEST(GgufModel, KeepsTheFilesPrecision) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    const GgufFile plain = gguf_of(folder);
-    std::mt19937_64 random(7);
-    const std::vector<const char *> some = {"Q8_0", "Q4_0", "Q5_1", "Q4_K_M"},
-                                    all = {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M"};
-    for (const char *const recipe : reduced ? some : all) {
-        GgufFile quantized = plain;
-        quantized.take_tensors();
-        std::map<std::string, std::int64_t> formats;
-        for (GgufFile::Tensor tensor : plain.tensors) {
-            if (tensor.shape.size() == 2) {
-                const std::string name = format_in(recipe, tensor.name);
-                const models::BlockFormat &format = *models::block_format(std::string_view(name));
-                tensor.type = format.type;
-                tensor.data = random_blocks(format, tensor.shape[0] * tensor.shape[1], random);
-                formats[name]++;
-            }
-            quantized.add(tensor);
-        }
-        write_text(folder / "quantized.gguf", quantized.bytes());
-        LoadOptions unpacked;
-        unpacked.unpacked_dtype = element<float>::dtype;
-        const Model model = Model::load(folder / "quantized.gguf"),
-                    numbers = Model::load(folder / "quantized.gguf", unpacked);
-        EXPECT_EQ((std::map<std::string, std::int64_t>(model.matrix_formats().begin(), model.matrix_formats().end())),
-                  formats)
-            << recipe;
-        for (const auto &[format, count] : numbers.matrix_formats()) {
-            EXPECT_NE(format.find(" as f32"), format.npos) << format;
-        }
-        EXPECT_LT(static_cast<double>(model.block_bytes()), 0.5 * static_cast<double>(numbers.block_bytes())) << recipe;
-        const States got = run_prompt(model, tokens()), expected = run_prompt(numbers, tokens());
-        for (std::size_t layer = 0; layer < got.size(); layer++) {
-            EXPECT_LT(distance(got[layer], expected[layer]), 1e-5) << recipe << ", layer " << layer;
-            EXPECT_GT(distance(got[layer], std::vector<float>(got[layer].size(), 0.0f)), 0.1) << recipe;
-        }
-    }
-}
-
-TEST(GgufModel, IsQuantizedWhenThatIsAskedFor) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    write_text(folder / "x.gguf", gguf_of(folder).bytes());
-    LoadOptions options;
-    options.quantization = {8, 32, 0, {}};
-    const Model plain = Model::load(folder / "x.gguf"), quantized = Model::load(folder / "x.gguf", options);
-    EXPECT_EQ(quantized.matrix_formats().front().first, "F32 in 8 bits");
-    EXPECT_LT(static_cast<double>(quantized.block_bytes()), 0.5 * static_cast<double>(plain.block_bytes()));
-    const States got = run_prompt(quantized, tokens()), expected = run_prompt(plain, tokens());
-    for (std::size_t layer = 0; layer < got.size(); layer++) {
-        EXPECT_LT(distance(got[layer], expected[layer]), 0.02) << layer;
-    }
-    EXPECT_GT(distance(got.back(), expected.back()), 1e-5);
-}
-
-// Minima that are much larger than scales, so that their sums are rounded.
-TEST(GgufModel, IsTheSameHoweverTheCallerRounds) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    GgufFile file = gguf_of(folder);
-    const models::BlockFormat &format = *models::block_format(std::string_view("Q4_1"));
-    std::mt19937_64 random(6);
-    for (GgufFile::Tensor tensor : file.take_tensors()) {
-        if (tensor.shape.size() == 2) {
-            tensor.type = format.type;
-            tensor.data = random_blocks(format, tensor.shape[0] * tensor.shape[1], random);
-            for (std::size_t block = 0; block < tensor.data.size(); block += static_cast<std::size_t>(format.bytes)) {
-                tensor.data[block + 3] = 0x4c;  // of an f16 between 2^4 and 2^5
-            }
-        }
-        file.add(tensor);
-    }
-    write_text(folder / "x.gguf", file.bytes());
-    const States expected = run_prompt(Model::load(folder / "x.gguf"), tokens());
-    for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
-        std::fesetround(rounding);
-        const Model model = Model::load(folder / "x.gguf");
-        EXPECT_EQ(std::fegetround(), rounding);
-        std::fesetround(FE_TONEAREST);
-        EXPECT_TRUE(run_prompt(model, tokens()) == expected) << rounding;
-    }
-}
-
-// Vectors too may be quantized, those of q and k among them, whose elements lie in another order than the model's.
-TEST(GgufModel, OfQuantizedVectorsIsThatOfTheirNumbers) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    add_attention_biases(folder, 256);
-    const GgufFile plain = gguf_of(folder);
-    std::mt19937_64 random(5);
-    for (const char *const name : {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
-        const models::BlockFormat &format = *models::block_format(std::string_view(name));
-        GgufFile quantized = plain, numbers = plain;
-        quantized.take_tensors();
-        numbers.take_tensors();
-        for (GgufFile::Tensor tensor : plain.tensors) {
-            const bool changed = tensor.shape.size() == 1 && tensor.name != "rope_freqs.weight";
-            std::vector<float> values;
-            if (changed) {
-                tensor.type = format.type;
-                tensor.data = random_blocks(format, tensor.shape[0], random);
-                values = numbers_of(format, tensor.data.data(), static_cast<std::int64_t>(tensor.shape[0]));
-            }
-            quantized.add(tensor);
-            if (changed) {
-                tensor.type = 0;
-                tensor.data.assign(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
-            }
-            numbers.add(tensor);
-        }
-        write_text(folder / "quantized.gguf", quantized.bytes());
-        write_text(folder / "numbers.gguf", numbers.bytes());
-        EXPECT_EQ(run_prompt(Model::load(folder / "quantized.gguf"), tokens()),
-                  run_prompt(Model::load(folder / "numbers.gguf"), tokens()))
-            << name;
-    }
-}
-
-// Matrices of several dtypes in a layer, at addresses that are multiples of nothing: the same as all in f32.
 TEST(GgufModel, MayMixDtypesAndBeUnaligned) {
     Folder folder("llama3_f32");
     round_to_f16(folder);
@@ -293,112 +63,15 @@ TEST(GgufModel, MayMixDtypesAndBeUnaligned) {
         mixed.add(i % 3 == 0 ? in_f32.tensors[i] : file.tensors[i]);
     }
     write_text(folder / "x.gguf", mixed.bytes());
-    EXPECT_EQ(run_prompt(Model::load(folder / "x.gguf"), tokens()), run_prompt(same.load(), tokens()));
+    EXPECT_EQ(run_prompt(Model::load(folder / "x.gguf"), llama_prompt()), run_prompt(same.load(), llama_prompt()));
 }
-
-// ---- Activations in 8 bits ----
-
-/** The deviation of a hidden state or the logits from those with activations in f32, relative to their own.
- *
- *  Rounding a row to 8 bits changes each of its numbers by an error of deviation t / sqrt(12), where t is 1/127 of the largest of 32:
- *  2.5 deviations of the row, where numbers are normal. So a product errs by 2.5 / (127 sqrt(12)) of itself, and errors of products
- *  one after another are independent: of those of q, k and v, the output, gate and up, which are multiplied, and down in each block,
- *  and of the head. What the residual stream has of before is not rounded again, so that this is what there may be at most. */
-double int8_deviation(const ModelConfig &config, std::size_t layer) {
-    const std::size_t blocks = config.blocks.size();
-    const double products = 5.0 * static_cast<double>(std::min(layer, blocks)) + (layer > blocks + 1 ? 1 : 0);
-    return 2.5 / (127 * std::sqrt(12.0)) * std::sqrt(products);
-}
-
-double deviation(const std::vector<float> &values, const std::vector<float> &from) {
-    double squares = 0;
-    for (std::size_t i = 0; i < values.size(); i++) {
-        squares += std::pow(static_cast<double>(values[i]) - static_cast<double>(from[i]), 2);
-    }
-    return std::sqrt(squares / static_cast<double>(values.size()));
-}
-
-double deviation(const std::vector<float> &values) {
-    return deviation(values, std::vector<float>(values.size(), 0.0f));
-}
-
-/** How many of the tokens that are generated after a prompt the model is sure of, whatever is rounded: those before the first one
- *  whose logit is above the next by less than three and a half deviations of the difference of two. */
-std::size_t sure_tokens(const Model &model, std::vector<std::int64_t> prompt, const std::vector<std::int64_t> &next) {
-    const std::size_t first = prompt.size() - 1, vocab = static_cast<std::size_t>(model.config().stack.vocab_size);
-    prompt.insert(prompt.end(), next.begin(), next.end());
-    const States states = run_prompt(model, prompt);
-    for (std::size_t i = 0; i < next.size(); i++) {
-        const auto begin = states.back().begin() + static_cast<std::ptrdiff_t>((first + i) * vocab);
-        std::vector<float> logits(begin, begin + static_cast<std::ptrdiff_t>(vocab));
-        const double error = int8_deviation(model.config(), states.size() - 1) * deviation(logits);
-        std::partial_sort(logits.begin(), logits.begin() + 2, logits.end(), std::greater<>());
-        if (static_cast<double>(logits[0]) - static_cast<double>(logits[1]) < 3.5 * std::sqrt(2.0) * error) {
-            return i;
-        }
-    }
-    return next.size();
-}
-
-TEST(GgufModel, WithActivationsInEightBitsIsNearThatWithF32) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    write_text(folder / "x.gguf", gguf_of(folder).bytes());
-    Context context;
-    context.set_products(Products::int8);
-    std::size_t sure = 0;
-    const std::vector<const char *> one = {"Q4_K_M"}, all = {"Q8_0", "Q4_1", "Q6_K", "Q4_K_M"};
-    for (const char *const recipe : sanitized ? one : all) {
-        QuantizeOptions options;
-        options.format = recipe;
-        quantize_model(folder / "x.gguf", folder / "quantized.gguf", options);
-        const Model model = Model::load(folder / "quantized.gguf");
-        const States got = run_prompt(model, tokens(), nullptr, context), expected = run_prompt(model, tokens());
-        EXPECT_EQ(got.front(), expected.front()) << "the embedding, which nothing multiplies";
-        for (std::size_t layer = 1; layer < got.size(); layer++) {
-            const double most = int8_deviation(model.config(), layer) * deviation(expected[layer]),
-                         error = deviation(got[layer], expected[layer]);
-            EXPECT_LT(error, most) << recipe << ", layer " << layer;
-            EXPECT_GT(error, most / 8) << recipe << ", layer " << layer;
-        }
-        const std::vector<std::int64_t> ids = generate(model, tokens(), 8),
-                                        in_8_bits = generate(model, tokens(), 8, context);
-        const std::size_t same = sure_tokens(model, tokens(), ids);
-        EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(same), in_8_bits.begin()))
-            << recipe;
-        sure += same;
-    }
-    EXPECT_GT(sure, sanitized ? 2u : 10u) << "of 8 for each";
-}
-
-// In a cache of f32, whose bits are those of a call without one.
-TEST(GgufModel, WithActivationsInEightBitsHasTheSameBitsTokenByToken) {
-    Folder folder("llama3_f32");
-    widen(folder);
-    write_text(folder / "x.gguf", gguf_of(folder).bytes());
-    QuantizeOptions options;
-    options.format = "Q4_K_M";
-    quantize_model(folder / "x.gguf", folder / "quantized.gguf", options);
-    const Model model = Model::load(folder / "quantized.gguf");
-    for (const int threads : {1, 3}) {
-        Context context;
-        context.set_num_threads(threads);
-        context.set_products(Products::int8);
-        KvCache parts = model.make_cache(0, element<float>::dtype), whole = model.make_cache(0, element<float>::dtype);
-        const States expected = run_prompt(model, tokens(), nullptr, context);
-        EXPECT_EQ(run_token_by_token(model, tokens(), parts, context), expected) << threads;
-        EXPECT_EQ(run_prompt(model, tokens(), &whole, context), expected) << threads;
-    }
-}
-
-// ---- Files ----
 
 TEST(GgufModel, MayLieInAFolder) {
     const Folder folder("qwen3_f32");
-    const States want = run_prompt(folder.load(), tokens());
+    const States want = run_prompt(folder.load(), llama_prompt());
     const TemporaryFolder only;
     write_text(only / "model.gguf", gguf_of(folder).bytes());
-    EXPECT_EQ(run_prompt(Model::load(only.path()), tokens()), want);
+    EXPECT_EQ(run_prompt(Model::load(only.path()), llama_prompt()), want);
     for (const std::filesystem::path &path : {only.path(), only / "model.gguf"}) {
         EXPECT_EQ(ModelConfig::load(path).architecture, Architecture::qwen3);
     }
@@ -406,7 +79,7 @@ TEST(GgufModel, MayLieInAFolder) {
         HALYARD_INVALID_ARGUMENT, [&] { Model::load(folder / "config.json"); }, "config.json is no GGUF file"));
     // Beside a config.json it is not looked at.
     write_text(folder / "model.gguf", "");
-    EXPECT_EQ(run_prompt(folder.load(), tokens()), want);
+    EXPECT_EQ(run_prompt(folder.load(), llama_prompt()), want);
 }
 
 /** A model in three files, as gguf-split of llama.cpp writes it; the first has `in_first` of the tensors. */
@@ -433,12 +106,12 @@ void write_parts(const std::filesystem::path &folder, const std::vector<GgufFile
 
 TEST(GgufModel, MayBeInSeveralFiles) {
     const Folder folder("llama3_f32");
-    const States want = run_prompt(folder.load(), tokens());
+    const States want = run_prompt(folder.load(), llama_prompt());
     for (const std::size_t in_first : {0, 5}) {
         const TemporaryFolder parts;
         write_parts(parts.path(), split(gguf_of(folder), in_first));
         const std::filesystem::path first = parts / "x-00001-of-00003.gguf";
-        EXPECT_EQ(run_prompt(Model::load(first), tokens()), want);
+        EXPECT_EQ(run_prompt(Model::load(first), llama_prompt()), want);
         EXPECT_EQ(ModelConfig::load(first).architecture, Architecture::llama);
     }
 }
@@ -528,7 +201,7 @@ TEST(GgufModel, MayLackMetadata) {
     write_text(gpt2 / "x.gguf", file.bytes());
     const Model untied = Model::load(gpt2 / "x.gguf");
     EXPECT_FALSE(untied.config().tie_word_embeddings);
-    EXPECT_EQ(run_prompt(untied, tokens()), run_prompt(gpt2.load(), tokens()));
+    EXPECT_EQ(run_prompt(untied, llama_prompt()), run_prompt(gpt2.load(), llama_prompt()));
 
     const ModelConfig qwen = config_of("qwen2_f32", {"qwen2.attention.key_length", "qwen2.attention.value_length",
                                                      "qwen2.rope.dimension_count", "qwen2.rope.freq_base",
@@ -748,7 +421,7 @@ TEST(GgufModel, KnowsTheFactorsOfLlama3) {
         write_text(folder / "x.gguf", gguf_of(folder).bytes());
         const Model got = Model::load(folder / "x.gguf");
         EXPECT_EQ(got.config().blocks[2].rope.factor, 32);
-        EXPECT_EQ(run_prompt(got, tokens()), run_prompt(folder.load(), tokens()));
+        EXPECT_EQ(run_prompt(got, llama_prompt()), run_prompt(folder.load(), llama_prompt()));
     }
     // Factors of 1 are no scaling.
     GgufFile file = gguf_of(folder);

@@ -179,6 +179,21 @@ void add_rope_factors(GgufFile &file, const Config &rope, std::size_t head_dim) 
 
 }  // namespace
 
+void add_attention_biases(Folder &folder, std::int64_t width) {
+    folder.config["attention_bias"] = true;
+    for (const std::string layer : {"0", "1", "2"}) {
+        for (const auto &[name, elements] : {std::pair("q", 3 * width), {"k", width}, {"v", width}, {"o", width}}) {
+            folder.tensors["model.layers." + layer + ".self_attn." + name + "_proj.bias"] = {
+                "F32", {elements}, std::string(static_cast<std::size_t>(elements) * sizeof(float), '\0')};
+        }
+    }
+}
+
+const std::vector<std::int64_t> &llama_prompt() {
+    static const std::vector<std::int64_t> ids = Transformers(model_fixtures / "llama3_f32").input_ids;
+    return ids;
+}
+
 std::vector<float> floats_of(const StoredTensor &tensor) {
     std::size_t elements = 1;
     for (const std::int64_t extent : tensor.shape) {

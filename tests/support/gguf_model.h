@@ -16,6 +16,12 @@ void make_expressible(Folder &folder);
 /** Makes rows of `width` elements, or twice as many, of a fixture in f32. */
 void widen(Folder &folder, std::int64_t width = 256);
 
+/** Gives a fixture that is widened biases of 0. */
+void add_attention_biases(Folder &folder, std::int64_t width);
+
+/** Of the fixture llama3_f32, for all models of its vocabulary. */
+const std::vector<std::int64_t> &llama_prompt();
+
 /** The elements of a tensor as f32. */
 std::vector<float> floats_of(const StoredTensor &tensor);
 
