@@ -19,7 +19,7 @@ void widen(Folder &folder, std::int64_t width = 256);
 /** Gives a fixture that is widened biases of 0. */
 void add_attention_biases(Folder &folder, std::int64_t width);
 
-/** Of the fixture llama3_f32, for all models of its vocabulary. */
+/** The prompt of the fixture llama3_f32, for all models of its vocabulary. */
 const std::vector<std::int64_t> &llama_prompt();
 
 /** The elements of a tensor as f32. */
