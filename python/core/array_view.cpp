@@ -140,7 +140,7 @@ bool ArrayView::open(PyObject *array, const Argument &argument) {
         const bool is_known = has_known_bfloat16(array);
         has_buffer_ = !is_known && PyObject_GetBuffer(array, &buffer_, strides_and_format) == 0;
         if (has_buffer_) {
-            return from_buffer(argument);
+            return from_buffer(array, argument);
         }
         PyErr_Clear();  // NumPy has no format for the types of ml_dtypes
         capsule_ = is_known || learn_bfloat16(array) ? PyObject_GetAttrString(array, "__array_struct__") : nullptr;
@@ -153,14 +153,18 @@ bool ArrayView::open(PyObject *array, const Argument &argument) {
     return api != nullptr ? from_exchange(*api, array, argument) : from_capsule(array, argument);
 }
 
-bool ArrayView::from_buffer(const Argument &argument) {
+bool ArrayView::from_buffer(PyObject *array, const Argument &argument) {
     if (argument.is_output && buffer_.readonly) {
         return fail(PyExc_ValueError, argument, "is read-only");
     }
     const DLDataType dtype = dtype_of(buffer_.format, buffer_.itemsize);
     if (dtype.lanes == 0) {
-        PyErr_Format(PyExc_TypeError, "halyard.%s: %s has elements of the format '%s', not f32, f16 or bf16",
-                     argument.function, argument.name, buffer_.format);
+        PyObject *named = PyObject_GetAttrString(array, "dtype");  // NumPy's names are better known than the buffer's
+        PyErr_Clear();
+        PyObject *shown = named != nullptr ? named : PyUnicode_FromString(buffer_.format);
+        PyErr_Format(PyExc_TypeError, "halyard.%s: %s has elements of dtype %S, not f32, f16 or bf16",
+                     argument.function, argument.name, shown);
+        Py_XDECREF(shown);
         return false;
     }
     return set(buffer_.buf, buffer_.ndim, buffer_.shape, buffer_.strides, dtype, argument);

@@ -30,7 +30,7 @@ public:
     DLTensor *tensor() { return &tensor_; }
 
 private:
-    bool from_buffer(const Argument &argument);
+    bool from_buffer(PyObject *array, const Argument &argument);
     bool from_array_interface(const Argument &argument);
     bool from_exchange(const ExchangeApi &api, PyObject *array, const Argument &argument);
     bool from_capsule(PyObject *array, const Argument &argument);
