@@ -9,7 +9,8 @@
 //         Int, Float, lanes, words, scales<dtype>, ...   as in vectors.h of the instruction set
 //         Numbers<bits>                                  prepared(words), and of<input>() of these: an input's numbers in f32
 //         tile_panels(rows)                              panels at a time
-//         tiles_share_numbers(rows)                      whether the first of several tiles, of a panel then, keeps the numbers for the others
+//         tiles_share_numbers(rows)                      whether the first of several tiles of rows keeps its numbers for the others;
+//                                                        they are one panel wide then
 #include <algorithm>
 #include <cstdint>
 
