@@ -42,7 +42,10 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
         std::filesystem::path(program).parent_path() / "digests" / variant.kernel->generator;
     std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", digest};
     const std::vector<std::string> flags = variant.assembler_flags();
-    if (variant.kernel->is_matmul() || !flags.empty()) {
+    if (variant.has_streamed_form()) {
+        words.push_back("--streamed");
+    }
+    if (variant.kernel->is_matmul() || variant.has_streamed_form() || !flags.empty()) {
         words.insert(words.end(), {"--assemble", HALYARD_TUNE_CC});
         words.insert(words.end(), flags.begin(), flags.end());
     }

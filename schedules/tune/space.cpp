@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -106,6 +107,15 @@ std::vector<std::string> Variant::assembler_flags() const {
     };
     std::istringstream words(all.at(isa));
     return {std::istream_iterator<std::string>(words), {}};
+}
+
+bool Variant::has_streamed_form() const {
+    static const std::set<std::string> symbols = {
+#define HALYARD_STREAMED(kernel, dtype, isa) "hk_" #kernel "_" #dtype "_" #isa,
+#include "kernels/streamed.inc"
+#undef HALYARD_STREAMED
+    };
+    return symbols.count(symbol()) != 0;
 }
 
 std::map<std::string, std::string> Variant::parameters() const {

@@ -9,10 +9,12 @@
 //         Int, Float, lanes, words, scales<dtype>, ...   as in vectors.h of the instruction set
 //         Numbers<bits>                                  prepared(words), and of<input>() of these: an input's numbers in f32
 //         tile_panels(rows)                              panels at a time
+//         sums_stay(rows)                                whether a tile's sums are in registers beside those of a group
 //         tiles_share_numbers(rows)                      whether the first of several tiles of rows keeps its numbers for the others;
 //                                                        they are one panel wide then
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/kernel_call.h"
 #include "cpu/linear/written_tiles.h"
@@ -41,8 +43,6 @@ struct CodeTile : QuantizedTile<float, scale_dtype> {
         this->next_tile = int64_t{groups} * steps * this->next_step;
     }
 };
-
-constexpr float nothing_so_far[max_tile_panels * panel_width] = {};
 
 /** Where vector `v` begins: its panel, and its columns in there. */
 constexpr int panel_of(int v) {
@@ -142,52 +142,110 @@ struct GroupSums {
     }
 };
 
+/** Where a tile has a vector of its sums. */
+template<typename Tile>
+HALYARD_CODES_INLINE int64_t place_of(const Tile &o, int row, int v) {
+    return row * o.sum_row + panel_of(v) * panel_width + column_of(v);
+}
+
+/** A tile's sums while some groups are added, in registers. `begins`: whether these are the first of the block of inputs. */
+template<int rows, int vectors, typename Tile>
+class SumsInRegisters {
+public:
+    HALYARD_CODES_INLINE SumsInRegisters(const Tile &o, bool begins) {
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                const float *const so_far = begins ? o.so_far : o.sum;
+                sums_[row][v] =
+                    begins && o.first ? CodeVector::zero() : CodeVector::floats(so_far + place_of(o, row, v));
+            }
+        }
+    }
+    HALYARD_CODES_INLINE CodeVector::Float at(const Tile &, int row, int v) const { return sums_[row][v]; }
+    HALYARD_CODES_INLINE void set(const Tile &, int row, int v, CodeVector::Float sum) { sums_[row][v] = sum; }
+    HALYARD_CODES_INLINE void end(const Tile &o) const {
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+                CodeVector::store(o.sum + place_of(o, row, v), sums_[row][v]);
+            }
+        }
+    }
+
+private:
+    CodeVector::Float sums_[rows][vectors];
+};
+
+/** And in memory. */
+template<int rows, int vectors, typename Tile>
+class SumsInMemory {
+public:
+    HALYARD_CODES_INLINE SumsInMemory(const Tile &o, bool begins) {
+        if (begins) {
+            SumsInRegisters<rows, vectors, Tile>(o, true).end(o);
+        }
+    }
+    HALYARD_CODES_INLINE CodeVector::Float at(const Tile &o, int row, int v) const {
+        return CodeVector::floats(o.sum + place_of(o, row, v));
+    }
+    HALYARD_CODES_INLINE void set(const Tile &o, int row, int v, CodeVector::Float sum) const {
+        CodeVector::store(o.sum + place_of(o, row, v), sum);
+    }
+    HALYARD_CODES_INLINE void end(const Tile &) const {}
+};
+
+template<int rows, int vectors, typename Tile>
+using TileSums = std::conditional_t<CodeVector::sums_stay(rows), SumsInRegisters<rows, vectors, Tile>,
+                                    SumsInMemory<rows, vectors, Tile>>;
+
 /** Adds a group to the sums of a tile. `memory`: what its Numbers write or read. */
-template<typename Numbers, bool has_offsets, int rows, int panels, typename Tile>
-HALYARD_CODES_INLINE void multiply_group(const Tile &o, int group, float *memory) {
+template<typename Numbers, bool has_offsets, int rows, int panels, typename Tile, typename Sums>
+HALYARD_CODES_INLINE void multiply_group(const Tile &o, int group, float *memory, Sums &sums) {
     constexpr int vectors = panels * (panel_width / CodeVector::lanes);
     const float *x = o.x + group * o.steps * Numbers::inputs;
     // Steps leave out as much of a k block with its scales as the scales take.
     const char *next = o.next + group * o.steps * o.next_step, *const next_scales = o.next + o.next_tile + group * 64;
-    GroupSums<rows, vectors> sums;
-    sums.clear();
+    GroupSums<rows, vectors> of_group;
+    of_group.clear();
     for (int step = 0; step < o.steps; step++, x += Numbers::inputs) {
         HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
             _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
         }
         next += o.next_step;
-        sums.template add<0>(Numbers(o, group, step, memory), x);
+        of_group.template add<0>(Numbers(o, group, step, memory), x);
     }
     HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
         _mm_prefetch(next_scales + panel * o.next_panel, _MM_HINT_T1);
     }
-    const bool from_nothing = group == 0 && o.first;
-    const float *const so_far = from_nothing ? nothing_so_far : group == 0 ? o.so_far : o.sum;
-    const int64_t so_far_row = from_nothing ? 0 : o.sum_row;
-    HALYARD_UNROLL for (int row = 0; row < rows; row++) {
-        const auto x_sum = CodeVector::all(has_offsets ? o.x_sums[row * o.x_sums_row + group] : 0.0f);
-        HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-            const int column = column_of(v), place = panel_of(v) * panel_width + column;
-            const char *const scale = o.scales + group * o.scales_group + panel_of(v) * o.scales_panel +
-                                      column * size_of(Tile::dtype_of_scales);
-            auto sum = CodeVector::fma(CodeVector::scales<Tile::dtype_of_scales>(scale), sums.of[row][v],
-                                       CodeVector::floats(so_far + row * so_far_row + place));
+    HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
+        const char *const scales = o.scales + group * o.scales_group + panel_of(v) * o.scales_panel +
+                                   column_of(v) * size_of(Tile::dtype_of_scales);
+        const auto scale = CodeVector::scales<Tile::dtype_of_scales>(scales);
+        HALYARD_UNROLL for (int row = 0; row < rows; row++) {
+            auto sum = CodeVector::fma(scale, of_group.of[row][v], sums.at(o, row, v));
             if constexpr (has_offsets) {
-                const char *const offset = scale + scale_offset * o.scales_row;
-                sum = CodeVector::fma(CodeVector::scales<Tile::dtype_of_scales>(offset), x_sum, sum);
+                const auto offset = CodeVector::scales<Tile::dtype_of_scales>(scales + scale_offset * o.scales_row);
+                sum = CodeVector::fma(offset, CodeVector::all(o.x_sums[row * o.x_sums_row + group]), sum);
             }
-            CodeVector::store(o.sum + row * o.sum_row + place, sum);
+            sums.set(o, row, v, sum);
         }
     }
 }
 
-/** `o` comes by value here and below: vectors may alias all, so that what a reference refers to would be read again after each store. */
+/** Adds some groups to the sums of a tile. `o` comes by value here and below: vectors may alias all, so that what a reference refers to
+ *  would be read again after each store. */
+template<typename Numbers, bool has_offsets, int rows, int panels, typename Tile, typename Memory>
+HALYARD_CODES_INLINE void multiply_groups(const Tile o, int begin, int end, const Memory &memory_of) {
+    TileSums<rows, panels *(panel_width / CodeVector::lanes), Tile> sums(o, begin == 0);
+    for (int group = begin; group < end; group++) {
+        multiply_group<Numbers, has_offsets, rows, panels>(o, group, memory_of(group), sums);
+    }
+    sums.end(o);
+}
+
 template<int bits, bool has_offsets, int rows, int panels, typename Tile>
 HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tile(const Tile o) {
     using Numbers = StepNumbers<bits, panels *(panel_width / CodeVector::lanes)>;
-    for (int group = 0; group < o.groups; group++) {
-        multiply_group<Numbers, has_offsets, rows, panels>(o, group, nullptr);
-    }
+    multiply_groups<Numbers, has_offsets, rows, panels>(o, 0, o.groups, [](int) -> float * { return nullptr; });
 }
 
 /** Several tiles of a panel, some groups at a time: the first keeps the numbers for the others, in the first-level cache. Of fewer inputs
@@ -200,15 +258,11 @@ HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tiles(const Ti
     for (int begin = 0; begin < o.groups; begin += kept_groups) {
         const int end = std::min(begin + kept_groups, o.groups);
         const auto numbers_of = [&](int group) { return numbers + (group - begin) * group_inputs * panel_width; };
-        for (int group = begin; group < end; group++) {
-            multiply_group<KeptNumbers<bits, vectors>, has_offsets, rows, 1>(o, group, numbers_of(group));
-        }
+        multiply_groups<KeptNumbers<bits, vectors>, has_offsets, rows, 1>(o, begin, end, numbers_of);
         Tile other = o;
         for (int i = 1; i < tiles; i++) {
             other.skip_tile();
-            for (int group = begin; group < end; group++) {
-                multiply_group<ReadNumbers<bits, vectors>, has_offsets, rows, 1>(other, group, numbers_of(group));
-            }
+            multiply_groups<ReadNumbers<bits, vectors>, has_offsets, rows, 1>(other, begin, end, numbers_of);
         }
     }
 }

@@ -10,10 +10,11 @@ namespace halyard::avx512 {
 namespace {
 
 struct CodeVector : Avx512 {
-    /** The sums of a group take at most 24 of 32 registers. */
-    static constexpr int tile_panels(int rows) { return rows == 1 ? 8 : rows <= 6 ? 4 : 3; }
+    /** Sums of one panel overlap enough from five rows on, and leave registers for those of a group beside the tile's. */
+    static constexpr int tile_panels(int rows) { return rows == 1 ? 8 : rows <= 4 ? 4 : 1; }
+    static constexpr bool sums_stay(int) { return true; }
 
-    /** Many rows take numbers that were widened. */
+    /** Numbers are made while others are multiplied. */
     static constexpr bool tiles_share_numbers(int) { return false; }
 
     template<int bits>
