@@ -106,8 +106,12 @@ void replace_all(std::string &text, const std::string &from, const std::string &
     }
 }
 
-Kernel make(const std::string &stem, bool streamed, const Words &assemble, Words generate) {
+/** `command`: program, generator, symbol, arguments. */
+Kernel make(const std::string &stem, bool streamed, const Words &assemble, const Words &command) {
     const std::filesystem::path path(stem);
+    const std::string &symbol = command[2];
+    Words generate{command[0], "-g", command[1], "-f", symbol};
+    generate.insert(generate.end(), command.begin() + 3, command.end());
     const std::string object = stem + ".o", assembly = stem + ".s";
     generate.insert(generate.end(),
                     {"-o", path.parent_path(), "-n", path.filename(), "-e", assemble.empty() ? "object" : "assembly"});
@@ -120,7 +124,7 @@ Kernel make(const std::string &stem, bool streamed, const Words &assemble, Words
         replace_all(text, from, to);
     }
     if (streamed) {
-        text += streamed_form(text, path.filename());
+        text += streamed_form(text, symbol);
     }
     write_file(assembly, text);
     Words words = assemble;
@@ -173,9 +177,7 @@ void make_kernel(const std::string &object, const std::string &digest, bool stre
         }
         return;
     }
-    Words generate{command[0], "-g", command[1], "-f", command[2]};
-    generate.insert(generate.end(), command.begin() + 3, command.end());
-    cache.store(key, make(stem, streamed, assemble, generate));
+    cache.store(key, make(stem, streamed, assemble, command));
 }
 
 }  // namespace
