@@ -50,13 +50,19 @@ def paragraph(text):
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
+def fastest_text(run, row):
+    """With what the peer says of itself there: it may compute something else."""
+    name, ratio, _ = row.fastest
+    return ", ".join(filter(None, [f"{run.about[name].title} {ratio_text(ratio)}", row["peers"][name].get("note")]))
+
+
 def text_of(run):
     by_name = {row["name"]: row for row in run.rows}
     versions = {}
     for name in run.peers_of(run.rows):
         versions.setdefault(run.about[name].library, run.about[name].version.split()[0].split("+")[0])
-    behind = sorted((row.fastest[1], f"{row['name']} ({run.about[row.fastest[0]].title} {ratio_text(row.fastest[1])})")
-                    for row in run.rows if row.fastest and row.counts and row.fastest[2] == "behind")
+    behind = sorted((row.fastest[1], f"{row['name']} ({fastest_text(run, row)})") for row in run.rows
+                    if row.fastest and row.counts and row.fastest[2] == "behind")
     parts = [
         paragraph(
             f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, "

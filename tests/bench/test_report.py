@@ -608,7 +608,7 @@ class Readme(unittest.TestCase):
         self.readme, self.latest = self.root / "README.md", self.root / "bench" / "results" / "latest.json"
         self.readme.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
         ratios = {"onednn": peer(1.5, "ahead"), "pytorch": peer(3.0, "ahead")}
-        behind = {"onednn": peer(0.9, "behind"), "pytorch": peer(3.0, "ahead")}
+        behind = {"onednn": peer(0.9, "behind", note="x in 8 bits"), "pytorch": peer(3.0, "ahead")}
         self.data = run_of([row("rms_norm", ratios), row("gelu", behind), row("exp", {"pytorch": peer(2.0, "ahead")})])
         self.data["peers"] = [declared(name) for name in ratios]
         self.latest.write_text(text_of(self.data))
@@ -628,7 +628,7 @@ class Readme(unittest.TestCase):
         words = " ".join(text.split())
         self.assertIn("faster than each in 1, tied with the fastest in 0 and behind it in 1", words)
         self.assertIn("Not counted: 1 rows with one other library", words)
-        self.assertIn("Furthest behind: gelu/f32/64x4096/hot/2t (oneDNN 0.90×).", words)
+        self.assertIn("Furthest behind: gelu/f32/64x4096/hot/2t (oneDNN 0.90×, x in 8 bits).", words)
         picture = (self.root / "docs" / "results.svg").read_text()
         outline_of(picture)
         self.assertIn("prefers-color-scheme: dark", picture)
