@@ -1,4 +1,5 @@
-// The GEMM kernels of quantized weights with rows in f32 on x86: generators/matmul_codes.cpp to the bit, for vectors of any width.
+// The GEMM kernels of quantized weights with rows in f32 or pairs of bf16 on x86: generators/matmul_codes.cpp to the bit, for vectors of
+// any width.
 //
 // They are written by hand because Halide's tiles are one vector of each panel wide, too few sums for multiply-adds to overlap. The file of
 // an instruction set defines before it includes this one:
@@ -7,7 +8,8 @@
 //     HALYARD_CODES_TARGET   the attribute that functions need
 //     halyard::HALYARD_CODES_ISA::CodeVector:
 //         Int, Float, lanes, words, scales<dtype>, ...   as in vectors.h of the instruction set
-//         Numbers<bits>                                  prepared(words), and of<input>() of these: an input's numbers in f32
+//         X, x_row, all(x), add_product(...)             elements of x, from one row of it to the next, one in all lanes, and the product
+//         Numbers<bits>                                  prepared(words), and of<i>() of these: numbers of an element of x
 //         tile_panels(rows)                              panels at a time
 //         sums_stay(rows)                                whether a tile's sums are in registers beside those of a group
 //         tiles_share_numbers(rows)                      whether the first of several tiles of rows keeps its numbers for the others;
@@ -32,12 +34,12 @@ namespace {
 
 /** x_sums_row is 0 where there are no offsets. */
 template<DType scale_dtype>
-struct CodeTile : QuantizedTile<float, scale_dtype> {
+struct CodeTile : QuantizedTile<CodeVector::X, scale_dtype> {
     int groups, steps, words;
     uint32_t flip;
 
     explicit CodeTile(const arguments::MatmulCodes &a)
-        : QuantizedTile<float, scale_dtype>(a), groups(a.scales.extent(2)), steps(a.steps.value()),
+        : QuantizedTile<CodeVector::X, scale_dtype>(a), groups(a.scales.extent(2)), steps(a.steps.value()),
           words(a.words.value()), flip(static_cast<uint32_t>(a.flip.value())) {
         this->w_panel = a.w.stride(2);
         this->next_tile = int64_t{groups} * steps * this->next_step;
@@ -73,6 +75,25 @@ public:
 private:
     const CodeVector::Numbers<bits> numbers_;
     CodeVector::Int words_[vectors];
+};
+
+/** They were widened to what x is. */
+template<int vectors>
+class StepNumbers<16, vectors> {
+public:
+    static constexpr int inputs = code_step_words(16);
+
+    template<typename Tile>
+    HALYARD_CODES_INLINE StepNumbers(const Tile &o, int group, int step, float *)
+        : w_(o.w + (group * o.steps + step) * inputs * panel_width), w_panel_(o.w_panel) {}
+    template<int input>
+    HALYARD_CODES_INLINE CodeVector::Int number(int v) const {
+        return CodeVector::words(w_ + panel_of(v) * w_panel_ + input * panel_width + column_of(v));
+    }
+
+private:
+    const uint32_t *const w_;
+    const int64_t w_panel_;
 };
 
 /** And writes them to the group's memory. */
@@ -125,14 +146,14 @@ struct GroupSums {
 
     /** Adds the products of inputs `input` and after it of a step. */
     template<int input, typename Numbers>
-    HALYARD_CODES_INLINE void add(const Numbers &numbers, const float *x) {
+    HALYARD_CODES_INLINE void add(const Numbers &numbers, const CodeVector::X *x) {
         if constexpr (input < Numbers::inputs) {
-            CodeVector::Float number[vectors];
+            decltype(numbers.template number<input>(0)) number[vectors];
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                 number[v] = numbers.template number<input>(v);
             }
             HALYARD_UNROLL for (int row = 0; row < rows; row++) {
-                const auto value = CodeVector::all(x[row * x_pitch + input]);
+                const auto value = CodeVector::all(x[row * CodeVector::x_row + input]);
                 HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                     CodeVector::add_product(value, number[v], of[row][v]);
                 }
@@ -201,7 +222,7 @@ using TileSums = std::conditional_t<CodeVector::sums_stay(rows), SumsInRegisters
 template<typename Numbers, bool has_offsets, int rows, int panels, typename Tile, typename Sums>
 HALYARD_CODES_INLINE void multiply_group(const Tile &o, int group, float *memory, Sums &sums) {
     constexpr int vectors = panels * (panel_width / CodeVector::lanes);
-    const float *x = o.x + group * o.steps * Numbers::inputs;
+    const CodeVector::X *x = o.x + group * o.steps * Numbers::inputs;
     // Steps leave out as much of a k block with its scales as the scales take.
     const char *next = o.next + group * o.steps * o.next_step, *const next_scales = o.next + o.next_tile + group * 64;
     GroupSums<rows, vectors> of_group;

@@ -2,11 +2,15 @@
 #include <cstdint>
 
 #include "cpu/linear/avx2/vectors.h"
+#include "layout/matmul.h"
 
 namespace halyard::avx2 {
 namespace {
 
 struct CodeVector : Avx2 {
+    using X = float;
+    static constexpr int x_row = x_pitch;
+
     /** The sums of a group take 4 to 12 of 16 registers. */
     static constexpr int tile_panels(int rows) { return rows <= 2 ? 2 : 1; }
     static constexpr bool sums_stay(int rows) { return rows != 2 && rows != 6; }

@@ -5,11 +5,15 @@
 #include <cstdint>
 
 #include "cpu/linear/avx512/vectors.h"
+#include "layout/matmul.h"
 
 namespace halyard::avx512 {
 namespace {
 
 struct CodeVector : Avx512 {
+    using X = float;
+    static constexpr int x_row = x_pitch;
+
     /** Sums of one panel overlap enough from five rows on, and leave registers for those of a group beside the tile's. */
     static constexpr int tile_panels(int rows) { return rows == 1 ? 8 : rows <= 4 ? 4 : 1; }
     static constexpr bool sums_stay(int) { return true; }

@@ -1,0 +1,45 @@
+// The GEMM kernels of codes that were widened to pairs of bf16, with rows in such pairs, by AVX-512 BF16: of 5 to 8 rows.
+#include <cstdint>
+
+#include "cpu/linear/avx512/vectors.h"
+#include "layout/matmul.h"
+
+#define HALYARD_AVX512_BF16 __attribute__((target(HALYARD_AVX512_FEATURES ",avx512bf16")))
+
+namespace halyard::avx512_bf16 {
+namespace {
+
+struct CodeVector : Avx512 {
+    using X = uint32_t;
+    static constexpr int x_row = x_pair_pitch;
+
+    using Avx512::all;
+    HALYARD_AVX512_INLINE static Int all(uint32_t pair) { return _mm512_set1_epi32(static_cast<int>(pair)); }
+    /** sum += both products of pairs */
+    HALYARD_AVX512_BF16 __attribute__((always_inline)) static void add_product(Int a, Int b, Float &sum) {
+        sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+    }
+
+    /** As with rows in f32. */
+    static constexpr int tile_panels(int) { return 1; }
+    static constexpr bool sums_stay(int) { return true; }
+    static constexpr bool tiles_share_numbers(int) { return false; }
+
+    template<int bits>
+    struct Numbers;  // of codes there are none
+};
+
+}  // namespace
+}  // namespace halyard::avx512_bf16
+
+#define HALYARD_CODES_ISA avx512_bf16
+#define HALYARD_CODES_TARGET HALYARD_AVX512_BF16
+#include "cpu/linear/code_tiles.h"
+
+HALYARD_CODES_KERNEL(avx512_bf16, 16, f32, 5)
+HALYARD_CODES_KERNEL(avx512_bf16, 16, f32, 6)
+HALYARD_CODES_KERNEL(avx512_bf16, 16, f32, 7)
+HALYARD_CODES_KERNEL(avx512_bf16, 16, f32, 8)
+
+#undef HALYARD_CODES_ISA
+#undef HALYARD_CODES_TARGET
