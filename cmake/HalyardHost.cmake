@@ -7,6 +7,7 @@
 #   HALYARD_DIGEST_<generator>       of the file with the digest of what its kernels are made by
 #   HALYARD_MAKE_KERNEL, HALYARD_KERNEL_CALLS   the paths of the other programs
 #   HALYARD_ASSEMBLER                the compiler that assembles kernels
+#   HALYARD_ASSEMBLER_DIGEST         of the file with the digest of it and of the assembler that it calls
 #   HALYARD_HOST_TARGETS             what a command that calls one depends on besides it
 #   HALIDE_INCLUDE_DIRS
 include(cmake/HalyardGenerators.cmake)
@@ -70,3 +71,18 @@ else()
     add_subdirectory(cmake/host host)
     set(HALYARD_HOST_TARGETS halyard_generators)
 endif()
+
+# Of a compiler that brings its own assembler it is the compiler's alone.
+set(HALYARD_ASSEMBLER_DIGEST "${HALYARD_HOST_DIR}/digests/assembler")
+execute_process(COMMAND "${HALYARD_ASSEMBLER}" -print-prog-name=as OUTPUT_VARIABLE as OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+find_program(assembler_of_compiler "${as}" NO_CACHE NO_CMAKE_FIND_ROOT_PATH)
+set(assemblers "${HALYARD_ASSEMBLER}")
+if(assembler_of_compiler)
+    list(APPEND assemblers "${assembler_of_compiler}")
+endif()
+add_custom_command(
+    OUTPUT "${HALYARD_ASSEMBLER_DIGEST}"
+    COMMAND "${HALYARD_MAKE_KERNEL}" digest "${HALYARD_ASSEMBLER_DIGEST}" ${assemblers}
+    DEPENDS "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS} ${assemblers}
+    COMMENT "Digest of the assembler"
+    VERBATIM)

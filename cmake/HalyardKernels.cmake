@@ -130,14 +130,14 @@ function(halyard_kernel name signature family generator)
             endif()
             set(assemble)
             if(signature STREQUAL "matmul" OR streamed OR HALYARD_ASSEMBLE_${isa})
-                set(assemble --assemble ${HALYARD_ASSEMBLER} ${HALYARD_ASSEMBLE_${isa}})
+                set(assemble --assemble "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_ASSEMBLER}" ${HALYARD_ASSEMBLE_${isa}})
             endif()
             add_custom_command(
                 OUTPUT "${object}"
                 COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${HALYARD_DIGEST_${generator}}" ${streamed} ${assemble} -- "${program}" ${generator} ${symbol}
                         target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}}
                         dtype=${dtype} ${ARGN} ${params}
-                DEPENDS "${HALYARD_DIGEST_${generator}}" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
+                DEPENDS "${HALYARD_DIGEST_${generator}}" "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
                 COMMENT "Kernel ${name} ${dtype} ${isa}"
                 VERBATIM)
         endforeach()

@@ -3,9 +3,10 @@
 //
 //   halyard_make_kernel digest OUT FILE... [-- WORD...]
 //       writes a digest of the files' content and of what a command prints, unless that is there already
-//   halyard_make_kernel OBJECT DIGEST [--streamed] [--assemble WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
+//   halyard_make_kernel OBJECT DIGEST [--streamed] [--assemble DIGEST WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
 //       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
-//       the program makes it by. The words are a compiler and its flags; the arguments are Halide's target and GeneratorParams.
+//       the program makes it by, and the second one that of what assembles it. The words are a compiler and its flags; the
+//       arguments are Halide's target and GeneratorParams.
 //       With --streamed, which takes --assemble for x86, there is a second form of the kernel (streamed_form.h).
 //
 // If a program fails, its message is the last that is printed, and its status that of this one.
@@ -93,12 +94,11 @@ std::string output_of(const Words &words) {
     return text;
 }
 
-/** Compiler and assembler, by what they say of themselves. */
-std::string version_of(const std::string &compiler) {
-    std::string assembler = output_of({compiler, "-print-prog-name=as"});
-    assembler.erase(assembler.find_last_not_of('\n') + 1);
-    return output_of({compiler, "--version"}) + output_of({assembler, "--version"});
-}
+/** What assembles a kernel: a compiler with its flags, and the file that has the digest of both programs. None without a command. */
+struct Assembler {
+    std::string digest;
+    Words command;
+};
 
 void replace_all(std::string &text, const std::string &from, const std::string &to) {
     for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
@@ -146,7 +146,7 @@ void write_digest(const std::string &out, const Words &files, const Words &comma
     }
 }
 
-void make_kernel(const std::string &object, const std::string &digest, bool streamed, const Words &assemble,
+void make_kernel(const std::string &object, const std::string &digest, bool streamed, const Assembler &assembler,
                  const Words &command) {
     const std::filesystem::path path(object);
     if (path.extension() != ".o") {
@@ -160,8 +160,9 @@ void make_kernel(const std::string &object, const std::string &digest, bool stre
     for (const std::string &argument : arguments) {
         key += argument + "\n";
     }
+    const Words &assemble = assembler.command;
     if (!assemble.empty()) {
-        key += version_of(assemble.front());
+        key += read_file(assembler.digest);
         for (std::size_t i = 1; i < assemble.size(); i++) {
             key += assemble[i] + "\n";
         }
@@ -192,17 +193,19 @@ int main(int count, char **arguments) {
             write_digest(words[1], Words(words.begin() + 2, dashes), command);
             return 0;
         }
-        Words assemble;
-        std::size_t i = 2;
-        const bool streamed = i < words.size() && words[i] == "--streamed";
+        Assembler assembler;
+        std::ptrdiff_t i = 2;
+        const std::ptrdiff_t before = dashes - words.begin();
+        const bool streamed = i < before && words[i] == "--streamed";
         i += streamed ? 1 : 0;
-        if (i < words.size() && words[i] == "--assemble") {
-            assemble.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, dashes);
+        if (i + 2 < before && words[i] == "--assemble") {
+            assembler = {words[i + 1], Words(words.begin() + i + 2, dashes)};
+            i = before;
         }
-        if (command.size() < 3 || (streamed && assemble.empty())) {
+        if (command.size() < 3 || i != before || (streamed && assembler.command.empty())) {
             throw std::runtime_error("wrong arguments; make_kernel.cpp says what there is");
         }
-        make_kernel(words[0], words[1], streamed, assemble, command);
+        make_kernel(words[0], words[1], streamed, assembler, command);
         return 0;
     } catch (const ProgramFailed &failed) {
         return failed.status;

@@ -46,7 +46,7 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
         words.push_back("--streamed");
     }
     if (variant.kernel->is_matmul() || variant.has_streamed_form() || !flags.empty()) {
-        words.insert(words.end(), {"--assemble", HALYARD_TUNE_CC});
+        words.insert(words.end(), {"--assemble", HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC});
         words.insert(words.end(), flags.begin(), flags.end());
     }
     words.insert(words.end(),
