@@ -72,7 +72,7 @@ else()
     set(HALYARD_HOST_TARGETS halyard_generators)
 endif()
 
-# Of a compiler that brings its own assembler it is the compiler's alone.
+# A compiler that brings its own assembler counts alone.
 set(HALYARD_ASSEMBLER_DIGEST "${HALYARD_HOST_DIR}/digests/assembler")
 execute_process(COMMAND "${HALYARD_ASSEMBLER}" -print-prog-name=as OUTPUT_VARIABLE as OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 find_program(assembler_of_compiler "${as}" NO_CACHE NO_CMAKE_FIND_ROOT_PATH)
