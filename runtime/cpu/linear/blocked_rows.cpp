@@ -79,7 +79,7 @@ XForm form_of_x(halyard_isa isa, DType x, DType weights) {
 }
 
 bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x) {
-    // Pairs are multiplied twice as fast as f32, for which two tiles pay.
+    // Pairs are multiplied twice as fast as f32: two tiles of them pay for widening.
     return tiling.tiles >= (x == XForm::pairs ? 2 : parameters.gemm_widen_tiles) &&
            tile_kernels().width(isa, tile_kind_of_numbers(x), DType::f32, tiling.tile_rows) > 0;
 }

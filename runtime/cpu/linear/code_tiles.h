@@ -77,7 +77,7 @@ private:
     CodeVector::Int words_[vectors];
 };
 
-/** They were widened to what x is. */
+/** Numbers that were widened before, to the type of x. */
 template<int vectors>
 class StepNumbers<16, vectors> {
 public:
@@ -96,7 +96,7 @@ private:
     const int64_t w_panel_;
 };
 
-/** And writes them to the group's memory. */
+/** Numbers of codes, which are written to the group's memory too. */
 template<int bits, int vectors>
 class KeptNumbers : public StepNumbers<bits, vectors> {
 public:
@@ -196,7 +196,7 @@ private:
     CodeVector::Float sums_[rows][vectors];
 };
 
-/** And in memory. */
+/** A tile's sums in memory, where there are too few registers. */
 template<int rows, int vectors, typename Tile>
 class SumsInMemory {
 public:

@@ -13,6 +13,7 @@ struct CodeVector : Avx2 {
 
     /** The sums of a group take 4 to 12 of 16 registers. */
     static constexpr int tile_panels(int rows) { return rows <= 2 ? 2 : 1; }
+    /** Sums of two and six rows would go to the stack. */
     static constexpr bool sums_stay(int rows) { return rows != 2 && rows != 6; }
 
     /** To make numbers takes half as long as to multiply four rows with them. Where there are several tiles, these have four rows or more. */
