@@ -158,13 +158,19 @@ endforeach()
 # Products by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 
-# With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32 or pairs in bf16
+# With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32
 foreach(rows RANGE 1 8)
     foreach(bits IN ITEMS 4 8)
         halyard_kernel( matmul_codes${bits}_${rows} matmul  matmul_codes          matmul_codes  rows=${rows} bits=${bits} )
     endforeach()
-    halyard_kernel( matmul_codes16_${rows}          matmul  matmul_widened_pairs  matmul_codes  rows=${rows} bits=16 )
     halyard_kernel( matmul_codes32_${rows}          matmul  matmul_widened_codes  matmul_codes  rows=${rows} bits=32 )
+endforeach()
+
+# Where x is bf16, and an instruction set multiplies codes with pairs of it
+foreach(rows RANGE 1 8)
+    foreach(bits IN ITEMS 4 8)
+        halyard_kernel( matmul_pairs_codes${bits}_${rows} written_matmul  matmul_pairs_codes  matmul_codes )
+    endforeach()
 endforeach()
 
 # With x in 8 bits; dtype is that of scales, as those of codes above
@@ -195,8 +201,6 @@ halyard_kernel( pack_weighted_sums        internal    pack         pack_sums    
 halyard_kernel( widen_panels              internal_f32  pack       widen_panels )  # bf16 ones
 halyard_kernel( widen_codes4              internal_f32  pack         widen_codes  bits=4 )
 halyard_kernel( widen_codes8              internal_f32  pack         widen_codes  bits=8 )
-halyard_kernel( widen_codes4_to_pairs     internal_f32  pack         widen_codes  bits=4 in_pairs=true )
-halyard_kernel( widen_codes8_to_pairs     internal_f32  pack         widen_codes  bits=8 in_pairs=true )
 
 # rows of x in 8 bits, by the inputs that share a scale
 halyard_kernel( round_to_int8_16          internal_f32  pack         round_to_int8  unit=16 )

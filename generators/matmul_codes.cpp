@@ -24,9 +24,9 @@ class MatmulCodes : public Generator<MatmulCodes> {
 public:
     KernelTensors tensors;                            // dtype: of the scales
     GeneratorParam<int> rows{"rows", max_tile_rows};  // of x in a tile
-    GeneratorParam<int> bits{"bits", 8};              // of what w holds: codes, or numbers as x has them
+    GeneratorParam<int> bits{"bits", 8};              // of what w holds: codes, or their numbers in f32
     schedules::MatmulParams params;
-    Input<Buffer<uint32_t, 3>> x{"x"};         // x(f32 or pair, row, tile), 0 to the end of the last group
+    Input<Buffer<uint32_t, 3>> x{"x"};         // x(f32 or pair, row, tile), 0 to the end of the last group; here f32
     Input<Buffer<float, 3>> x_sums{"x_sums"};  // x_sums(group, row, tile)
     Input<Buffer<uint32_t, 3>> w{"w"};         // w(column, word, panel)
     Input<int> words{"words"};                 // of codes: the last one is read in place of those beyond it
@@ -43,7 +43,7 @@ public:
 
     void generate() {
         const Expr groups = scales.dim(2).extent();
-        const RDom g(0, groups, "group"), in({{0, products_of_step()}, {0, steps}}, "in");
+        const RDom g(0, groups, "group"), in({{0, code_step_inputs(bits)}, {0, steps}}, "in");
 
         prefetch(panel, step, tile) = schedules::prefetch(next, (tile * groups * steps + step) * next_step, panel);
         const Expr fetch = prefetch(panel, step, tile);
@@ -52,14 +52,14 @@ public:
             number(column, i, step, panel, tile) = Codes(bits).number(word(column, step, panel, tile), i);
         } else {
             number(column, i, step, panel, tile) =
-                as_multiplied(w(column, step * code_step_words(bits) + i + fetch, panel));
+                reinterpret<float>(w(column, step * code_step_inputs(bits) + i + fetch, panel));
         }
 
         const Expr step_of_block = group * steps + in.y;
         block(column, panel, row, tile, group) = 0.0f;
         block(column, panel, row, tile, group) =
             accumulated(block(column, panel, row, tile, group),
-                        as_multiplied(x(step_of_block * products_of_step() + in.x, row, tile)),
+                        reinterpret<float>(x(step_of_block * code_step_inputs(bits) + in.x, row, tile)),
                         number(column, in.x, step_of_block, panel, tile));
 
         const auto scale = [&](int vector) { return tensors.storage().widen(scales(column, vector, g, panel)); };
@@ -69,7 +69,7 @@ public:
     }
 
     void schedule() {
-        x.dim(1).set_stride(by_pairs() ? x_pair_pitch : x_pitch);
+        x.dim(1).set_stride(x_pitch);
         w.dim(0).set_bounds(0, panel_width);
         w.dim(1).set_stride(panel_width);
         begin_at_zero(scales);
@@ -87,18 +87,12 @@ public:
 
 private:
     bool of_codes() const { return bits <= 8; }
-    bool by_pairs() const { return bits == 16; }
     bool has_offsets() const { return tensors.dtype == DType::f32; }
-    int products_of_step() const { return of_codes() ? code_row_inputs(bits) : code_step_words(bits); }
 
     Expr fma(const Expr &a, const Expr &b, const Expr &c) const {
         return strict_float(Fma::of_strict(get_target()).fma(a, b, c));
     }
-    Expr as_multiplied(const Expr &word) const { return by_pairs() ? word : reinterpret<float>(word); }
     Expr accumulated(const Expr &so_far, const Expr &a, const Expr &b) const {
-        if (by_pairs()) {
-            return Internal::Call::make(Float(32), "dpbf16ps", {so_far, a, b}, Internal::Call::PureExtern);
-        }
         // Where numbers are made on the way, LLVM would change the order of plain sums; of calls of fma it makes slower code.
         return of_codes() ? fma(a, b, so_far) : contracted(get_target(), so_far + a * b);
     }

@@ -1,5 +1,5 @@
-// The numbers of panels of codes (runtime/layout/codes.h), in f32 or in pairs of bf16, both exact:
-// wide(column, input or pair, panel) of w(column, word, panel).
+// The numbers of panels of codes (runtime/layout/codes.h), in f32, exactly: wide(column, input, panel) of
+// w(column, word, panel).
 #include "Halide.h"
 
 #include "codes.h"
@@ -15,23 +15,19 @@ using namespace Halide;
 class WidenCodes : public Generator<WidenCodes> {
 public:
     KernelTensors tensors;
-    GeneratorParam<int> bits{"bits", 8};               // of a code
-    GeneratorParam<bool> in_pairs{"in_pairs", false};  // the earlier input in the upper half
-    schedules::PackParams params;                      // of the family; it has nothing to choose here
+    GeneratorParam<int> bits{"bits", 8};  // of a code
+    schedules::PackParams params;         // of the family; it has nothing to choose here
 
-    Input<Buffer<uint32_t, 3>> w{"w"};         // the last word is taken in place of those beyond it
-    Input<int> flip{"flip"};                   // code_flip()
-    Output<Buffer<uint32_t, 3>> wide{"wide"};  // whole words of them
+    Input<Buffer<uint32_t, 3>> w{"w"};      // the last word is taken in place of those beyond it
+    Input<int> flip{"flip"};                // code_flip()
+    Output<Buffer<float, 3>> wide{"wide"};  // whole words of them
 
     void configure() { tensors.configure(*this); }
 
     void generate() {
         const Codes codes(bits);
-        const int row_inputs = codes.inputs() / (in_pairs ? 2 : 1);
-        const Expr word = w(column, min(input / row_inputs, w.dim(1).extent() - 1), panel) ^ cast<uint32_t>(flip),
-                   i = input % row_inputs;
-        const auto bits_of = [&](const Expr &place) { return reinterpret<uint32_t>(codes.number(word, place)); };
-        wide(column, input, panel) = in_pairs ? bits_of(2 * i) | bits_of(2 * i + 1) >> 16 : bits_of(i);
+        const Expr word = w(column, min(input / codes.inputs(), w.dim(1).extent() - 1), panel) ^ cast<uint32_t>(flip);
+        wide(column, input, panel) = codes.number(word, input % codes.inputs());
     }
 
     void schedule() {
@@ -41,7 +37,7 @@ public:
         wide.dim(0).set_extent(panel_width);
         wide.dim(1).set_stride(panel_width);
         tensors.begin_schedule(*this);
-        schedules::widen_panels({wide, column, input, Codes(bits).inputs() / (in_pairs ? 2 : 1)}, get_target());
+        schedules::widen_panels({wide, column, input, Codes(bits).inputs()}, get_target());
     }
 
 private:

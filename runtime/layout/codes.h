@@ -34,11 +34,7 @@ constexpr uint32_t code_flip(int bits, bool has_minima) {
     return bits == 4 ? 0x88888888u : has_minima ? 0 : 0x80808080u;
 }
 
-/** What products read of quantized weights, by its bits: words of codes (4 or 8), pairs of their numbers in bf16 (16), or the numbers
- *  in f32 (32). Kernels take some words at a step, which are so many inputs. */
-constexpr int code_step_words(int bits) {
-    return bits == 32 ? 4 : bits == 16 ? 2 : 1;
-}
+/** Inputs that kernels take at a step, by the bits of what they read: a word of codes (4 or 8), or numbers in f32 (32). */
 constexpr int code_step_inputs(int bits) {
     return bits == 4 ? 8 : 4;
 }

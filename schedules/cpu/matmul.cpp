@@ -20,8 +20,7 @@ bool codes_fit_registers(const Choice &choice, const TargetInfo &target) {
     return panels * rows + (target.number("bits", 8) <= 8 ? 5 : panels + 1) <= target.registers;
 }
 const WorthCompiling codes_choices("matmul_codes", codes_fit_registers),
-    int8_choices("matmul_int8", codes_fit_registers), widened_choices("matmul_widened_codes", codes_fit_registers),
-    widened_pairs_choices("matmul_widened_pairs", codes_fit_registers);
+    int8_choices("matmul_int8", codes_fit_registers), widened_choices("matmul_widened_codes", codes_fit_registers);
 
 /** What is added to the sums in turn of `over`: tiles as those of matmul(), but a vector wide in every panel. */
 template<typename Stages>

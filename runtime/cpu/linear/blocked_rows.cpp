@@ -78,24 +78,15 @@ XForm form_of_x(halyard_isa isa, DType x, DType weights) {
                                                                                                        : XForm::f32;
 }
 
-bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x) {
-    // Pairs are multiplied twice as fast as f32: two tiles of them pay for widening.
-    return tiling.tiles >= (x == XForm::pairs ? 2 : parameters.gemm_widen_tiles) &&
-           tile_kernels().width(isa, tile_kind_of_numbers(x), DType::f32, tiling.tile_rows) > 0;
-}
-
-XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights,
-                int64_t rows) {
+XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights) {
     if (!weights.codes) {
         return form_of_x(isa, x, weights.dtype);
     }
     if (context.products == HALYARD_PRODUCTS_INT8) {
         return XForm::int8;
     }
-    return keeps_bits(isa) && form_of_x(isa, x, DType::bf16) == XForm::pairs &&
-                   widens_codes(isa, Tiling(isa, XForm::pairs, rows), XForm::pairs)
-               ? XForm::pairs
-               : XForm::f32;
+    const TileKind pairs = tile_kind_of_codes(XForm::pairs, weights.codes.bits);
+    return x == DType::bf16 && tile_kernels().width(isa, pairs, DType::f32, 1) > 0 ? XForm::pairs : XForm::f32;
 }
 
 namespace {
@@ -278,10 +269,8 @@ void restore_rows(const halyard_context &context, halyard_isa isa, const Blocked
 
 int64_t x_bytes(const halyard_context &context, halyard_isa isa, DType dtype, const halyard_weights &weights,
                 int64_t rows) {
-    // A later block has fewer rows, and codes are not widened to pairs for few.
-    const XForm first = form_of_x(context, isa, dtype, weights, rows);
-    const XForm largest = weights.codes && first == XForm::pairs ? XForm::f32 : first;
-    return BlockedRows::bytes(largest, Tiling::max_rows(rows), weights.in_features, XGroups::of(weights));
+    return BlockedRows::bytes(form_of_x(context, isa, dtype, weights), Tiling::max_rows(rows), weights.in_features,
+                              XGroups::of(weights));
 }
 
 }  // namespace halyard

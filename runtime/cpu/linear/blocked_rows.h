@@ -80,11 +80,8 @@ private:
 
 /** What products of x in `dtype` with weights read: pairs if the instruction set multiplies them. */
 XForm form_of_x(halyard_isa isa, DType x, DType weights);
-/** As above, for so many rows of x at a time. Codes are widened to pairs for many rows alone; with them x is in 8 bits where the
- *  context says so. */
-XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights, int64_t rows);
-/** Whether codes are widened for products with tiles of rows. */
-bool widens_codes(halyard_isa isa, const Tiling &tiling, XForm x);
+/** As above; with codes x is in 8 bits where the context says so. */
+XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const halyard_weights &weights);
 
 /** Rows of x, whatever their dtype, as the caller gave them. */
 struct SourceRows {

@@ -8,8 +8,9 @@
 //     HALYARD_CODES_TARGET   the attribute that functions need
 //     halyard::HALYARD_CODES_ISA::CodeVector:
 //         Int, Float, lanes, words, scales<dtype>, ...   as in vectors.h of the instruction set
-//         X, x_row, all(x), add_product(...)             elements of x, from one row of it to the next, one in all lanes, and the product
-//         Numbers<bits>                                  prepared(words), and of<i>() of these: numbers of an element of x
+//         X, x_inputs, x_row                             elements of x, what inputs one has, and elements from one row to the next
+//         all(x), Number, add_product(...)               one in all lanes, what it is multiplied with, and the product
+//         Numbers<bits, rows>                            prepared(words), and of<i>() of these: the Number of an element of x
 //         tile_panels(rows)                              panels at a time
 //         sums_stay(rows)                                whether a tile's sums are in registers beside those of a group
 //         tiles_share_numbers(rows)                      whether the first of several tiles of rows keeps its numbers for the others;
@@ -55,10 +56,10 @@ constexpr int column_of(int v) {
 }
 
 /** The numbers of a step of a group, some vectors of columns wide. */
-template<int bits, int vectors>
+template<int bits, int rows, int vectors>
 class StepNumbers {
 public:
-    static constexpr int inputs = code_step_inputs(bits), floats = inputs * vectors * CodeVector::lanes;
+    static constexpr int elements = code_step_inputs(bits) / CodeVector::x_inputs;
 
     template<typename Tile>
     HALYARD_CODES_INLINE StepNumbers(const Tile &o, int group, int step, float *) : numbers_(o.flip) {
@@ -67,46 +68,28 @@ public:
             words_[v] = numbers_.prepared(CodeVector::words(w + panel_of(v) * o.w_panel + column_of(v)));
         }
     }
-    template<int input>
-    HALYARD_CODES_INLINE CodeVector::Float number(int v) const {
-        return numbers_.template of<input>(words_[v]);
+    template<int element>
+    HALYARD_CODES_INLINE CodeVector::Number number(int v) const {
+        return numbers_.template of<element>(words_[v]);
     }
 
 private:
-    const CodeVector::Numbers<bits> numbers_;
+    const CodeVector::Numbers<bits, rows> numbers_;
     CodeVector::Int words_[vectors];
 };
 
-/** Numbers that were widened before, to the type of x. */
-template<int vectors>
-class StepNumbers<16, vectors> {
-public:
-    static constexpr int inputs = code_step_words(16);
-
-    template<typename Tile>
-    HALYARD_CODES_INLINE StepNumbers(const Tile &o, int group, int step, float *)
-        : w_(o.w + (group * o.steps + step) * inputs * panel_width), w_panel_(o.w_panel) {}
-    template<int input>
-    HALYARD_CODES_INLINE CodeVector::Int number(int v) const {
-        return CodeVector::words(w_ + panel_of(v) * w_panel_ + input * panel_width + column_of(v));
-    }
-
-private:
-    const uint32_t *const w_;
-    const int64_t w_panel_;
-};
-
 /** Numbers of codes, which are written to the group's memory too. */
-template<int bits, int vectors>
-class KeptNumbers : public StepNumbers<bits, vectors> {
+template<int bits, int rows, int vectors>
+class KeptNumbers : public StepNumbers<bits, rows, vectors> {
 public:
     template<typename Tile>
     HALYARD_CODES_INLINE KeptNumbers(const Tile &o, int group, int step, float *to)
-        : StepNumbers<bits, vectors>(o, group, step, to), to_(to + step * StepNumbers<bits, vectors>::floats) {}
-    template<int input>
+        : StepNumbers<bits, rows, vectors>(o, group, step, to),
+          to_(to + step * code_step_inputs(bits) * vectors * CodeVector::lanes) {}
+    template<int element>
     HALYARD_CODES_INLINE CodeVector::Float number(int v) const {
-        const CodeVector::Float number = StepNumbers<bits, vectors>::template number<input>(v);
-        CodeVector::store(to_ + (input * vectors + v) * CodeVector::lanes, number);
+        const CodeVector::Float number = StepNumbers<bits, rows, vectors>::template number<element>(v);
+        CodeVector::store(to_ + (element * vectors + v) * CodeVector::lanes, number);
         return number;
     }
 
@@ -118,13 +101,13 @@ private:
 template<int bits, int vectors>
 class ReadNumbers {
 public:
-    static constexpr int inputs = code_step_inputs(bits), floats = inputs * vectors * CodeVector::lanes;
+    static constexpr int elements = code_step_inputs(bits), floats = elements * vectors * CodeVector::lanes;
 
     template<typename Tile>
     HALYARD_CODES_INLINE ReadNumbers(const Tile &, int, int step, const float *from) : from_(from + step * floats) {}
-    template<int input>
+    template<int element>
     HALYARD_CODES_INLINE CodeVector::Float number(int v) const {
-        return CodeVector::floats(from_ + (input * vectors + v) * CodeVector::lanes);
+        return CodeVector::floats(from_ + (element * vectors + v) * CodeVector::lanes);
     }
 
 private:
@@ -144,21 +127,21 @@ struct GroupSums {
         }
     }
 
-    /** Adds the products of inputs `input` and after it of a step. */
-    template<int input, typename Numbers>
+    /** Adds the products of a step's elements from `element` on. */
+    template<int element, typename Numbers>
     HALYARD_CODES_INLINE void add(const Numbers &numbers, const CodeVector::X *x) {
-        if constexpr (input < Numbers::inputs) {
-            decltype(numbers.template number<input>(0)) number[vectors];
+        if constexpr (element < Numbers::elements) {
+            CodeVector::Number number[vectors];
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                number[v] = numbers.template number<input>(v);
+                number[v] = numbers.template number<element>(v);
             }
             HALYARD_UNROLL for (int row = 0; row < rows; row++) {
-                const auto value = CodeVector::all(x[row * CodeVector::x_row + input]);
+                const auto value = CodeVector::all(x[row * CodeVector::x_row + element]);
                 HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                     CodeVector::add_product(value, number[v], of[row][v]);
                 }
             }
-            add<input + 1>(numbers, x);
+            add<element + 1>(numbers, x);
         }
     }
 };
@@ -222,12 +205,12 @@ using TileSums = std::conditional_t<CodeVector::sums_stay(rows), SumsInRegisters
 template<typename Numbers, bool has_offsets, int rows, int panels, typename Tile, typename Sums>
 HALYARD_CODES_INLINE void multiply_group(const Tile &o, int group, float *memory, Sums &sums) {
     constexpr int vectors = panels * (panel_width / CodeVector::lanes);
-    const CodeVector::X *x = o.x + group * o.steps * Numbers::inputs;
+    const CodeVector::X *x = o.x + group * o.steps * Numbers::elements;
     // Steps leave out as much of a k block with its scales as the scales take.
     const char *next = o.next + group * o.steps * o.next_step, *const next_scales = o.next + o.next_tile + group * 64;
     GroupSums<rows, vectors> of_group;
     of_group.clear();
-    for (int step = 0; step < o.steps; step++, x += Numbers::inputs) {
+    for (int step = 0; step < o.steps; step++, x += Numbers::elements) {
         HALYARD_UNROLL for (int panel = 0; panel < panels; panel++) {
             _mm_prefetch(next + panel * o.next_panel, _MM_HINT_T1);
         }
@@ -265,7 +248,7 @@ HALYARD_CODES_INLINE void multiply_groups(const Tile o, int begin, int end, cons
 
 template<int bits, bool has_offsets, int rows, int panels, typename Tile>
 HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tile(const Tile o) {
-    using Numbers = StepNumbers<bits, panels *(panel_width / CodeVector::lanes)>;
+    using Numbers = StepNumbers<bits, rows, panels *(panel_width / CodeVector::lanes)>;
     multiply_groups<Numbers, has_offsets, rows, panels>(o, 0, o.groups, [](int) -> float * { return nullptr; });
 }
 
@@ -279,7 +262,7 @@ HALYARD_CODES_TARGET __attribute__((noinline)) void multiply_code_tiles(const Ti
     for (int begin = 0; begin < o.groups; begin += kept_groups) {
         const int end = std::min(begin + kept_groups, o.groups);
         const auto numbers_of = [&](int group) { return numbers + (group - begin) * group_inputs * panel_width; };
-        multiply_groups<KeptNumbers<bits, vectors>, has_offsets, rows, 1>(o, begin, end, numbers_of);
+        multiply_groups<KeptNumbers<bits, rows, vectors>, has_offsets, rows, 1>(o, begin, end, numbers_of);
         Tile other = o;
         for (int i = 1; i < tiles; i++) {
             other.skip_tile();
@@ -325,8 +308,18 @@ int multiply_code_panels(void **pointers) {
 #undef HALYARD_CODES_INLINE
 #undef HALYARD_UNROLL
 
-#define HALYARD_CODES_SYMBOL(bits, rows, dtype, isa) hk_matmul_codes##bits##_##rows##_##dtype##_##isa##_argv
-#define HALYARD_CODES_KERNEL(isa, bits, dtype, rows)                                                                   \
-    extern "C" int HALYARD_CODES_SYMBOL(bits, rows, dtype, isa)(void **arguments) {                                    \
+#define HALYARD_CODES_SYMBOL(family, bits, rows, dtype, isa) hk_##family##bits##_##rows##_##dtype##_##isa##_argv
+#define HALYARD_CODES_KERNEL(family, bits, rows, dtype, isa)                                                           \
+    extern "C" int HALYARD_CODES_SYMBOL(family, bits, rows, dtype, isa)(void **arguments) {                            \
         return halyard::isa::multiply_code_panels<bits, halyard::DType::dtype, rows>(arguments);                       \
     }
+/** The kernels of 1 to 6 rows. */
+#define HALYARD_CODES_KERNELS(family, bits, isa)                                                                       \
+    HALYARD_CODES_KERNEL(family, bits, 1, f16, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 1, bf16, isa)                                                                   \
+    HALYARD_CODES_KERNEL(family, bits, 1, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 2, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 3, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 4, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 5, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 6, f32, isa)

@@ -1,4 +1,4 @@
-// Panels of codes on the processor: their scales as products read them, and their numbers in f32 or in pairs of bf16.
+// Panels of codes on the processor: their scales as products read them, and their numbers in f32.
 #ifndef HALYARD_RUNTIME_CPU_LINEAR_CODES_H
 #define HALYARD_RUNTIME_CPU_LINEAR_CODES_H
 
@@ -59,11 +59,9 @@ constexpr int64_t expanded_floats(int64_t panels) {
 
 class CodeKernels {
 public:
-    /** `numbers`: what the codes are widened to. */
-    CodeKernels(const CodeLayout &layout, halyard_isa isa, XForm numbers = XForm::f32)
+    CodeKernels(const CodeLayout &layout, halyard_isa isa)
         : expand_(kernel_function(of_kind(layout.kind), layout.scale_dtype, isa)),
-          widen_(kernel_function(to(numbers, layout.bits), DType::f32, isa)),
-          in_word_(numbers == XForm::pairs ? 2 : 1) {}
+          widen_(kernel_function(layout.bits == 4 ? kernels::widen_codes4 : kernels::widen_codes8, DType::f32, isa)) {}
 
     /** Writes [panel][group][scale, offset][16] to `expanded` and describes it. */
     void expand(const CodePanels &panels, float *expanded, Buffer<4> &scales) const {
@@ -101,9 +99,9 @@ public:
         panels.describe(w);
         numbers.set_data(wide);
         numbers.set_dim(0, panel_width, 1);
-        numbers.set_dim(1, panels.whole_inputs() / in_word_, panel_width);
+        numbers.set_dim(1, panels.whole_inputs(), panel_width);
         numbers.set_dim(2, panels.count, pitch);
-        widen_({.w = w, .flip = static_cast<int32_t>(panels.flip()), .wide = numbers});
+        widen_({.w = w, .flip = static_cast<int32_t>(panels.flip()), .wide = numbers.of<float>()});
     }
 
 private:
@@ -113,16 +111,9 @@ private:
             kernels::expand_scales_two_levels, kernels::expand_scales_two_levels_signed};
         return kinds[static_cast<int>(kind)];
     }
-    static KernelOf<arguments::WidenCodes> to(XForm numbers, int bits) {
-        if (numbers == XForm::pairs) {
-            return bits == 4 ? kernels::widen_codes4_to_pairs : kernels::widen_codes8_to_pairs;
-        }
-        return bits == 4 ? kernels::widen_codes4 : kernels::widen_codes8;
-    }
 
     const KernelCall<arguments::ExpandScales> expand_;
     const KernelCall<arguments::WidenCodes> widen_;
-    const int in_word_;
 };
 
 }  // namespace halyard

@@ -110,7 +110,7 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const auto x_copy = workspace.book(x_bytes(context, isa, multiplied, *call.up, block));
     const auto hidden_rows = workspace.book(x_bytes(context, isa, between, *call.down, block));
     // Whole rows alone are reordered or rounded to 8 bits.
-    const bool by_whole_rows = call.down->order || form_of_x(context, isa, between, *call.down, block) == XForm::int8;
+    const bool by_whole_rows = call.down->order || form_of_x(context, isa, between, *call.down) == XForm::int8;
     const auto whole_rows =
         workspace.book(by_whole_rows ? BlockedRows::bytes(XForm::f32, Tiling::max_rows(block), d_ff) : 0);
     const auto up_bias = workspace.book<float>(has_bias ? up.bias_floats() : 0);
@@ -137,8 +137,8 @@ void cpu::ffn(Checker &check, const halyard_context &context, const FfnCall &cal
     const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const XForm x_form = form_of_x(context, isa, multiplied, *call.up, count),
-                    hidden_form = form_of_x(context, isa, between, *call.down, count);
+        const XForm x_form = form_of_x(context, isa, multiplied, *call.up),
+                    hidden_form = form_of_x(context, isa, between, *call.down);
         const Tiling up_tiling(isa, x_form, count), down_tiling(isa, hidden_form, count);
         const BlockedRows input = {workspace[x_copy], up_tiling.rows(), x_form, call.rounded, XGroups::of(*call.up)},
                           hidden = {workspace[hidden_rows], down_tiling.rows(), hidden_form, call.rounded,

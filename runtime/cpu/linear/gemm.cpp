@@ -9,10 +9,16 @@ namespace {
 /** The most that a form of these weights takes of a worker's scratch memory, and the epilogue after it. */
 int64_t scratch_floats(const halyard_weights &weights, int64_t rows) {
     if (weights.codes) {
-        return WidenedCodes<XForm::f32>::scratch_floats;
+        return WidenedCodes::scratch_floats;
     }
     return weights.dtype == DType::f32 ? 0
                                        : std::max(WidenedPanels::scratch_floats, EpilogueCall::scratch_floats(rows));
+}
+
+/** Whether codes are widened for products with these tiles of rows in f32. */
+bool widens_codes(halyard_isa isa, const Tiling &tiling) {
+    return tiling.tiles >= parameters.gemm_widen_tiles &&
+           tile_kernels().width(isa, TileKind::codes32, DType::f32, tiling.tile_rows) > 0;
 }
 
 }  // namespace
@@ -36,9 +42,9 @@ void LayerGemm::run(const LeftOperand &x, const Tiling &tiling, int64_t rows, co
     if (weights.codes && form == XForm::int8) {
         run(PackedCodes<XForm::int8>(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes && form == XForm::pairs) {
-        run(WidenedCodes<XForm::pairs>(weights), x, tiling, rows, epilogue, scratch);
-    } else if (weights.codes && widens_codes(isa_, tiling, form)) {
-        run(WidenedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);
+        run(PackedCodes<XForm::pairs>(weights), x, tiling, rows, epilogue, scratch);
+    } else if (weights.codes && widens_codes(isa_, tiling)) {
+        run(WidenedCodes(weights), x, tiling, rows, epilogue, scratch);
     } else if (weights.codes) {
         run(PackedCodes<XForm::f32>(weights), x, tiling, rows, epilogue, scratch);
     } else if (form == XForm::pairs) {

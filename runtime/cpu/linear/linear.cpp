@@ -45,7 +45,7 @@ void cpu::linear(Checker &check, const halyard_context &context, const LinearCal
     const Rows sums = rows_of_sums(call.sums, call.sums_up);
     for (int64_t row = 0; row < rows; row += block) {
         const int64_t count = std::min(block, rows - row);
-        const XForm form = form_of_x(context, isa, multiplied, *call.weights, count);
+        const XForm form = form_of_x(context, isa, multiplied, *call.weights);
         const Tiling tiling(isa, form, count);
         const BlockedRows blocked = {workspace[x_copy], tiling.rows(), form, call.rounded, groups};
         const SourceRows source = {x, call.x.dtype, row};

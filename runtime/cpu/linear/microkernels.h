@@ -40,15 +40,16 @@ enum class TileKind {
     pairs_prefetch4,
     codes4,
     codes8,
-    codes16,
     codes32,
+    pairs_codes4,
+    pairs_codes8,
     int8_codes4,
     int8_codes8,
     int8_two_levels_codes4,
     int8_two_levels_codes8,
     int8_two_levels_signed_codes8
 };
-constexpr int tile_kinds = 13;
+constexpr int tile_kinds = 14;
 
 /** For weights that are no codes; for rows in 8 bits, of which codes alone make products, the kind whose tiles are as tall. */
 constexpr TileKind tile_kind(XForm x, bool prefetch4) {
@@ -63,9 +64,14 @@ constexpr TileKind tile_kind(XForm x, bool prefetch4) {
     return TileKind::int8_codes4;
 }
 
-/** For codes as they are, and for what they are widened to. */
+/** For codes as they are. */
 constexpr TileKind tile_kind_of_codes(XForm x, int bits) {
-    if (x == XForm::int8) {
+    switch (x) {
+    case XForm::f32:
+        break;
+    case XForm::pairs:
+        return bits == 4 ? TileKind::pairs_codes4 : TileKind::pairs_codes8;
+    case XForm::int8:
         return bits == 4 ? TileKind::int8_codes4 : TileKind::int8_codes8;
     }
     return bits == 4 ? TileKind::codes4 : TileKind::codes8;
@@ -80,9 +86,6 @@ constexpr TileKind tile_kind_of_stored_scales(XForm x, const CodeLayout &layout)
     default:
         return tile_kind_of_codes(x, layout.bits);
     }
-}
-constexpr TileKind tile_kind_of_numbers(XForm x) {
-    return x == XForm::pairs ? TileKind::codes16 : TileKind::codes32;
 }
 
 /** The kernels of each kind, of 1 to max_tile_rows rows; of x in 8 bits to max_int8_tile_rows, and with scales of two levels of one. */
@@ -100,8 +103,9 @@ constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
     HALYARD_TILES(matmul_pairs_prefetch4),
     HALYARD_TILES(matmul_codes4),
     HALYARD_TILES(matmul_codes8),
-    HALYARD_TILES(matmul_codes16),
     HALYARD_TILES(matmul_codes32),
+    HALYARD_TILES(matmul_pairs_codes4),
+    HALYARD_TILES(matmul_pairs_codes8),
     HALYARD_INT8_TILES(matmul_int8_codes4),
     HALYARD_INT8_TILES(matmul_int8_codes8),
     {Kernel::matmul_int8_two_levels_codes4_1},

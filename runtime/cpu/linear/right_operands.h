@@ -149,7 +149,7 @@ private:
     const int64_t panel_bytes_, block_bytes_;
 };
 
-/** Multiplied as they are with rows in `x`, f32 or 8 bits. */
+/** Multiplied as they are with rows in `x`. */
 template<XForm x>
 class PackedCodes : public CodeForm {
 public:
@@ -186,21 +186,19 @@ public:
     };
 };
 
-/** Widened to numbers as rows in `x` have them, block by block before they are multiplied, which pays for many rows. */
-template<XForm x>
+/** Widened to f32 block by block before they are multiplied, which pays for many rows. */
 class WidenedCodes : public CodeForm {
 public:
     using CodeForm::CodeForm;
-    RightShape shape() const { return shape_for(x, tile_kind_of_numbers(x)); }
+    RightShape shape() const { return shape_for(XForm::f32, TileKind::codes32); }
     int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(32)); }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile + expanded_floats(max_tile_panels);
     class Reader {
     public:
         Reader(const WidenedCodes &form, const GemmPlan &plan, float *scratch)
-            : form_(form), codes_(form.layout(), plan.isa, x), wide_(scratch),
-              expanded_(scratch + widened_floats_of_tile),
-              product_(plan.isa, tile_kind_of_numbers(x), plan.tiling.tile_rows, DType::f32) {}
+            : form_(form), codes_(form.layout(), plan.isa), wide_(scratch), expanded_(scratch + widened_floats_of_tile),
+              product_(plan.isa, TileKind::codes32, plan.tiling.tile_rows, DType::f32) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             const CodePanels panels = form_.at(panel, call.panels, k);
             codes_.expand(panels, expanded_, scales_);

@@ -143,9 +143,11 @@ public:
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         buffers_.describe(call);
-        call.describe_x(x_, call.x, kind_ == TileKind::codes16 ? inputs / 2 : inputs);
+        const bool in_pairs = kind_ == TileKind::pairs_codes4 || kind_ == TileKind::pairs_codes8,
+                   of_4_bits = kind_ == TileKind::codes4 || kind_ == TileKind::pairs_codes4;
+        call.describe_x(x_, call.x, in_pairs ? inputs / 2 : inputs);
         call.describe(x_sums_, call.x_sums ? call.x_sums : no_sums_, groups, call.x_sums ? call.x_sums_pitch : 0);
-        const int step_inputs = kind_ == TileKind::codes4 ? code_step_inputs(4) : code_step_inputs(8);
+        const int step_inputs = code_step_inputs(of_4_bits ? 4 : 8);
         kernel_({.x = x_,
                  .x_sums = x_sums_,
                  .w = w,

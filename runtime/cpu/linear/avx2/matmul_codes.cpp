@@ -9,7 +9,8 @@ namespace {
 
 struct CodeVector : Avx2 {
     using X = float;
-    static constexpr int x_row = x_pitch;
+    using Number = Float;
+    static constexpr int x_inputs = 1, x_row = x_pitch;
 
     /** The sums of a group take 4 to 12 of 16 registers. */
     static constexpr int tile_panels(int rows) { return rows <= 2 ? 2 : 1; }
@@ -19,7 +20,7 @@ struct CodeVector : Avx2 {
     /** To make numbers takes half as long as to multiply four rows with them. Where there are several tiles, these have four rows or more. */
     static constexpr bool tiles_share_numbers(int rows) { return rows >= 4; }
 
-    template<int bits>
+    template<int bits, int>
     struct Numbers {
         HALYARD_AVX2_INLINE explicit Numbers(uint32_t flip) : flip(_mm256_set1_epi32(static_cast<int>(flip))) {}
         HALYARD_AVX2_INLINE Int prepared(Int word) const { return _mm256_xor_si256(word, flip); }
@@ -40,18 +41,8 @@ struct CodeVector : Avx2 {
 #define HALYARD_CODES_TARGET HALYARD_AVX2
 #include "cpu/linear/code_tiles.h"
 
-#define HALYARD_CODES_KERNELS(bits)                                                                                    \
-    HALYARD_CODES_KERNEL(avx2, bits, f16, 1)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, bf16, 1)                                                                          \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 1)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 2)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 3)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 4)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 5)                                                                           \
-    HALYARD_CODES_KERNEL(avx2, bits, f32, 6)
-HALYARD_CODES_KERNELS(4)
-HALYARD_CODES_KERNELS(8)
+HALYARD_CODES_KERNELS(matmul_codes, 4, avx2)
+HALYARD_CODES_KERNELS(matmul_codes, 8, avx2)
 
 #undef HALYARD_CODES_ISA
 #undef HALYARD_CODES_TARGET
-#undef HALYARD_CODES_KERNELS

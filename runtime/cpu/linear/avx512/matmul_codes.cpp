@@ -12,7 +12,8 @@ namespace {
 
 struct CodeVector : Avx512 {
     using X = float;
-    static constexpr int x_row = x_pitch;
+    using Number = Float;
+    static constexpr int x_inputs = 1, x_row = x_pitch;
 
     /** Sums of one panel overlap enough from five rows on, and leave registers for those of a group beside the tile's. */
     static constexpr int tile_panels(int rows) { return rows == 1 ? 8 : rows <= 4 ? 4 : 1; }
@@ -21,12 +22,14 @@ struct CodeVector : Avx512 {
     /** Numbers are made while others are multiplied. */
     static constexpr bool tiles_share_numbers(int) { return false; }
 
-    template<int bits>
-    struct Numbers;
+    template<int bits, int rows>
+    struct Numbers : ByteNumbers<rows == 1> {
+        HALYARD_AVX512_INLINE explicit Numbers(uint32_t flip) : ByteNumbers<rows == 1>(flip) {}
+    };
 };
 
-template<>
-struct CodeVector::Numbers<4> {
+template<int rows>
+struct CodeVector::Numbers<4, rows> {
     HALYARD_AVX512_INLINE explicit Numbers(uint32_t)
         : table(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)) {}
     HALYARD_AVX512_INLINE Int prepared(Int word) const { return word; }
@@ -38,18 +41,6 @@ struct CodeVector::Numbers<4> {
     const Float table;
 };
 
-template<>
-struct CodeVector::Numbers<8> {
-    HALYARD_AVX512_INLINE explicit Numbers(uint32_t flip) : flip(_mm512_set1_epi32(static_cast<int>(flip))) {}
-    HALYARD_AVX512_INLINE Int prepared(Int word) const { return _mm512_xor_si512(word, flip); }
-    template<int input>
-    HALYARD_AVX512_INLINE Float of(Int word) const {
-        return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(word, 24 - code_shift(8, input)), 24));
-    }
-
-    const Int flip;
-};
-
 }  // namespace
 }  // namespace halyard::avx512
 
@@ -57,20 +48,12 @@ struct CodeVector::Numbers<8> {
 #define HALYARD_CODES_TARGET HALYARD_AVX512
 #include "cpu/linear/code_tiles.h"
 
-#define HALYARD_CODES_KERNELS(bits)                                                                                    \
-    HALYARD_CODES_KERNEL(avx512, bits, f16, 1)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, bf16, 1)                                                                        \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 1)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 2)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 3)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 4)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 5)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 6)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 7)                                                                         \
-    HALYARD_CODES_KERNEL(avx512, bits, f32, 8)
-HALYARD_CODES_KERNELS(4)
-HALYARD_CODES_KERNELS(8)
+HALYARD_CODES_KERNELS(matmul_codes, 4, avx512)
+HALYARD_CODES_KERNEL(matmul_codes, 4, 7, f32, avx512)
+HALYARD_CODES_KERNEL(matmul_codes, 4, 8, f32, avx512)
+HALYARD_CODES_KERNELS(matmul_codes, 8, avx512)
+HALYARD_CODES_KERNEL(matmul_codes, 8, 7, f32, avx512)
+HALYARD_CODES_KERNEL(matmul_codes, 8, 8, f32, avx512)
 
 #undef HALYARD_CODES_ISA
 #undef HALYARD_CODES_TARGET
-#undef HALYARD_CODES_KERNELS

@@ -72,6 +72,48 @@ struct Avx512 {
     HALYARD_AVX512_INLINE static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }
 };
 
+/** The numbers in f32 that words of codes of 8 bits hold: by a shift to the top, one back and a conversion, all beside the pipes that
+ *  multiply; or, where these have time, by two instructions that take them too. */
+template<bool few_products>
+class ByteNumbers;
+
+template<>
+class ByteNumbers<false> {
+public:
+    HALYARD_AVX512_INLINE explicit ByteNumbers(uint32_t flip) : flip_(_mm512_set1_epi32(static_cast<int>(flip))) {}
+    HALYARD_AVX512_INLINE __m512i prepared(__m512i word) const { return _mm512_xor_si512(word, flip_); }
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i word) const {
+        return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(word, 24 - code_shift(8, input)), 24));
+    }
+
+private:
+    const __m512i flip_;
+};
+
+template<>
+class ByteNumbers<true> {
+public:
+    HALYARD_AVX512_INLINE explicit ByteNumbers(uint32_t flip)
+        : center_(_mm512_set1_ps(flip == 0 ? 0.0f : 128.0f)), even_(_mm512_add_ps(center_, _mm512_set1_ps(0x1p23f))),
+          odd_(_mm512_add_ps(center_, _mm512_set1_ps(0x1p15f))) {}
+    HALYARD_AVX512_INLINE __m512i prepared(__m512i word) const { return word; }
+    /** Bits 0 to 7 of 2^23 count ones, and bits 8 to 15 of 2^15: a code takes their place, and the power is subtracted. */
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i word) const {
+        constexpr bool odd = input % 2 != 0;
+        const __m512i half = input < 2 ? word : _mm512_srli_epi32(word, 16),
+                      mask = _mm512_set1_epi32(odd ? 0xff00 : 0xff),
+                      power = _mm512_castps_si512(_mm512_set1_ps(odd ? 0x1p15f : 0x1p23f));
+        constexpr int and_then_or = 0xea;
+        const __m512i raised = _mm512_ternarylogic_epi32(half, mask, power, and_then_or);
+        return _mm512_sub_ps(_mm512_castsi512_ps(raised), odd ? odd_ : even_);
+    }
+
+private:
+    const __m512 center_, even_, odd_;
+};
+
 }  // namespace
 }  // namespace halyard
 
