@@ -9,8 +9,8 @@
 //     halyard::HALYARD_INT8_ISA::Vector:
 //         Int, Float, lanes               registers of bytes or 32-bit lanes, and of f32
 //         Codes<bits>, Numbers<bits>      a row of codes of some columns, and the numbers of x that it is multiplied with
-//         Sums<bits>                      the sum over a unit: clear(), add(codes, numbers), total(); whether it is of_unsigned codes,
-//                                         to which the correction is added, or of codes less their center
+//         Sums<bits>                      the sum over a unit: begin(correction), add(codes, numbers), total(correction). Of unsigned codes
+//                                         it takes the correction for their center at one end; where codes are less that, at none
 //         scales<dtype>, factors<kind>    scales of columns, and their factors where they have two levels, in f32
 //         broadcast, multiply, ...        instructions
 //         tile_vectors(bits, rows)        registers of columns at a time: a part of a panel, or some panels
@@ -150,10 +150,11 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const type
             left = o.group_units;
             scales.enter(group);
         }
+        const char *const corrections = o.x + x_int8_corrections + 4 * unit;
         typename Vector::template Sums<bits> sums[rows][vectors];
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
-                sums[row][v].clear();
+                sums[row][v].begin(corrections + row * x_int8_pitch);
             }
         }
         for (int word = unit * o.unit_words; word < (unit + 1) * o.unit_words; word += 2) {
@@ -182,15 +183,10 @@ HALYARD_INT8_TARGET __attribute__((noinline)) void multiply_int8_tile(const type
             _mm_prefetch(scales_next + panel * o.next_panel + unit * 64, _MM_HINT_T1);
         }
         HALYARD_UNROLL for (int row = 0; row < rows; row++) {
-            const char *const x = o.x + row * x_int8_pitch;
-            const auto x_scale = Vector::broadcast_float(x + x_int8_scales + 4 * unit);
-            [[maybe_unused]] const auto correction = Vector::broadcast(x + x_int8_corrections + 4 * unit);
+            const auto x_scale = Vector::broadcast_float(o.x + row * x_int8_pitch + x_int8_scales + 4 * unit);
             HALYARD_UNROLL for (int v = 0; v < vectors; v++) {
                 const auto scale = Vector::multiply(scales.scale(group, v), x_scale);
-                auto whole = sums[row][v].total();
-                if constexpr (Vector::template Sums<bits>::of_unsigned) {
-                    whole = Vector::add(whole, correction);
-                }
+                const auto whole = sums[row][v].total(corrections + row * x_int8_pitch);
                 y[row][v] = Vector::fma(scale, Vector::to_float(whole), y[row][v]);
             }
         }

@@ -52,13 +52,14 @@ struct Vector::Numbers<4> {
 
 template<>
 struct Vector::Sums<4> {
-    static constexpr bool of_unsigned = true;
-    HALYARD_VECTOR void clear() { sum = _mm256_setzero_si256(); }
+    HALYARD_VECTOR void begin(const char *) { sum = _mm256_setzero_si256(); }
     HALYARD_VECTOR void add(const Codes<4> &codes, const Numbers<4> &numbers) {
         sum = pinned(_mm256_add_epi16(sum, _mm256_maddubs_epi16(codes.lower, numbers.lower)));
         sum = pinned(_mm256_add_epi16(sum, _mm256_maddubs_epi16(codes.upper, numbers.upper)));
     }
-    HALYARD_VECTOR Int total() const { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+    HALYARD_VECTOR Int total(const char *correction) const {
+        return Vector::add(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), broadcast(correction));
+    }
     Int sum;
 };
 
@@ -81,13 +82,12 @@ struct Vector::Numbers<8> {
 
 template<>
 struct Vector::Sums<8> {
-    static constexpr bool of_unsigned = false;
-    HALYARD_VECTOR void clear() { sum = _mm256_setzero_si256(); }
+    HALYARD_VECTOR void begin(const char *) { sum = _mm256_setzero_si256(); }
     HALYARD_VECTOR void add(const Codes<8> &codes, const Numbers<8> &numbers) {
         const Int pairs = _mm256_maddubs_epi16(codes.magnitudes, _mm256_sign_epi8(numbers.all, codes.signed_codes));
         sum = pinned(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
     }
-    HALYARD_VECTOR Int total() const { return sum; }
+    HALYARD_VECTOR Int total(const char *) const { return sum; }
     Int sum;
 };
 

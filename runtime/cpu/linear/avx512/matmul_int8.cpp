@@ -48,10 +48,9 @@ struct Vector : Int8Avx512 {
     /** Codes of 4 bits as on AVX2; those of 8 bits as two of 4 bits, that have sums of their own. */
     template<int bits>
     struct Sums {
-        static constexpr bool of_unsigned = true;
         static constexpr int count = bits / 4;
 
-        HALYARD_VECTOR void clear() {
+        HALYARD_VECTOR void begin(const char *) {
             for (Int &sum : sums) {
                 sum = _mm512_setzero_si512();
             }
@@ -60,12 +59,12 @@ struct Vector : Int8Avx512 {
             add(sums[0], _mm512_maddubs_epi16(codes.lower, numbers.lower));
             add(sums[count - 1], _mm512_maddubs_epi16(codes.upper, numbers.upper));
         }
-        HALYARD_VECTOR Int total() const {
-            const Int lower = _mm512_madd_epi16(sums[0], _mm512_set1_epi16(1));
+        HALYARD_VECTOR Int total(const char *correction) const {
+            const Int lower = Avx512::add(broadcast(correction), _mm512_madd_epi16(sums[0], _mm512_set1_epi16(1)));
             if constexpr (bits == 4) {
                 return lower;
             } else {
-                return _mm512_add_epi32(lower, _mm512_madd_epi16(sums[1], _mm512_set1_epi16(16)));
+                return Avx512::add(lower, _mm512_madd_epi16(sums[1], _mm512_set1_epi16(16)));
             }
         }
         Int sums[count];
@@ -88,8 +87,8 @@ namespace avx512_vnni {
 namespace {
 
 struct Vector : Int8Avx512 {
-    /** Sums take at most 16 of 32 registers. */
-    static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 8 : 4; }
+    /** With three and four rows, two panels leave registers for all sums: four would take an eighth longer. */
+    static constexpr int tile_vectors(int, int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
     struct Bytes {
         HALYARD_VECTOR void load(const uint32_t *words, Int) { all = _mm512_loadu_si512(words); }
@@ -100,8 +99,7 @@ struct Vector : Int8Avx512 {
 
     template<int bits>
     struct Sums {
-        static constexpr bool of_unsigned = true;
-        HALYARD_VECTOR void clear() { sum = _mm512_setzero_si512(); }
+        HALYARD_VECTOR void begin(const char *correction) { sum = broadcast(correction); }
         HALYARD_VECTOR void add(const Halves &codes, const Numbers<bits> &numbers) {
             sum = _mm512_dpbusd_epi32(sum, codes.lower, numbers.lower);
             sum = _mm512_dpbusd_epi32(sum, codes.upper, numbers.upper);
@@ -109,7 +107,7 @@ struct Vector : Int8Avx512 {
         HALYARD_VECTOR void add(const Bytes &codes, const Numbers<bits> &numbers) {
             sum = _mm512_dpbusd_epi32(sum, codes.all, numbers.lower);
         }
-        HALYARD_VECTOR Int total() const { return sum; }
+        HALYARD_VECTOR Int total(const char *) const { return sum; }
         Int sum;
     };
 };
