@@ -267,4 +267,4 @@ def prepare(request):
         raise NotImplementedError("has only reference code for it on this processor")
     calls = [CCall(*[(execute, primitive, STREAM, len(arguments[i]), arguments[i]) for primitive, _, arguments in steps.steps],
                    kept=steps) for i in range(request["sets"])]
-    return calls, steps.row.results, "runs " + " + ".join(implementations)
+    return calls, steps.row.results, "by its kernel " + " + ".join(implementations)

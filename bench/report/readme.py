@@ -50,10 +50,11 @@ def paragraph(text):
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
-def fastest_text(run, row):
+def behind_text(run, row):
     """With what the peer says of itself there: it may compute something else."""
     name, ratio, _ = row.fastest
-    return ", ".join(filter(None, [f"{run.about[name].title} {ratio_text(ratio)}", row["peers"][name].get("note")]))
+    note = row["peers"][name].get("note")
+    return f"- `{row['name']}`: {run.about[name].title} {ratio_text(ratio)}" + (f" ({note})" if note else "")
 
 
 def text_of(run):
@@ -61,14 +62,14 @@ def text_of(run):
     versions = {}
     for name in run.peers_of(run.rows):
         versions.setdefault(run.about[name].library, run.about[name].version.split()[0].split("+")[0])
-    behind = sorted((row.fastest[1], f"{row['name']} ({fastest_text(run, row)})") for row in run.rows
+    behind = sorted((row.fastest[1], behind_text(run, row)) for row in run.rows
                     if row.fastest and row.counts and row.fastest[2] == "behind")
     parts = [
         paragraph(
             f"Measured by the benchmark suite on {run.machine['cpu']} with {run.library['isa']}, "
             f"{threads_text(run.threads)}, {run.data['date'].split()[0]} (`bench/results/latest.json`). In the same run: "
             f"{', '.join(' '.join(each) for each in versions.items())}. {run.tally_text()}"),
-        paragraph(f"Furthest behind: {', '.join(text for _, text in behind[:MOST_BEHIND])}.") if behind else "",
+        "\n".join(["Furthest behind:", "", *(text for _, text in behind[:MOST_BEHIND])]) if behind else "",
         paragraph(
             "The peers' columns are their time over ours, above 1 halyard is faster; outputs are preallocated where the "
             "peer can. A dash: the peer has no such operation or was not measured in that row."),

@@ -628,7 +628,7 @@ class Readme(unittest.TestCase):
         words = " ".join(text.split())
         self.assertIn("faster than each in 1, tied with the fastest in 0 and behind it in 1", words)
         self.assertIn("Not counted: 1 rows with one other library", words)
-        self.assertIn("Furthest behind: gelu/f32/64x4096/hot/2t (oneDNN 0.90×, x in 8 bits).", words)
+        self.assertIn("Furthest behind: - `gelu/f32/64x4096/hot/2t`: oneDNN 0.90× (x in 8 bits)", words)
         picture = (self.root / "docs" / "results.svg").read_text()
         outline_of(picture)
         self.assertIn("prefers-color-scheme: dark", picture)
