@@ -42,8 +42,11 @@ class WorthCompiling {
 public:
     WorthCompiling(const std::string &family, IsWorthCompiling judge) { all()[family] = judge; }
 
-    /** That of a family. */
-    static IsWorthCompiling of(const std::string &family) { return all().at(family); }
+    /** That of a family; null where no schedule makes its kernels, for which there is nothing to choose. */
+    static IsWorthCompiling of(const std::string &family) {
+        const auto found = all().find(family);
+        return found == all().end() ? nullptr : found->second;
+    }
 
 private:
     static std::map<std::string, IsWorthCompiling> &all() {

@@ -128,7 +128,9 @@ const SearchSpace *Variant::space() const {
     static const std::vector<SearchSpace> spaces = [] {
         std::vector<SearchSpace> all;
 #define HALYARD_TUNABLE(family, parameter, by_default, ...)                                                            \
-    add(all, family, parameter, by_default, {__VA_ARGS__}, schedules::WorthCompiling::of(family));
+    if (const auto fits = schedules::WorthCompiling::of(family)) {                                                     \
+        add(all, family, parameter, by_default, {__VA_ARGS__}, fits);                                                  \
+    }
 #include "tunables.inc"
 #undef HALYARD_TUNABLE
         return all;
