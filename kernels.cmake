@@ -15,7 +15,8 @@
 #                 internal_f32, internal_f16  the same, for one type alone: what it reads and writes is never stored otherwise
 #                 device      the same, on GPUs alone (docs/cuda.md)
 #                 written     no generator's, but called like `generator`'s, of the instruction sets that have the family written
-#                             (cmake/HalyardTarget.cmake); written_f16 the same, for f16 alone
+#                             (cmake/HalyardTarget.cmake); written_f16 the same, for f16 alone; written_matmul a tile, whose width
+#                             schedules/tuned has
 #   family      whose schedule and parameters it has: schedules/*/<family>.cpp; statistics are in row.cpp, epilogues in
 #               matmul.cpp, and the families of devices say how many threads a block has (cmake/HalyardCuda.cmake)
 #   generator   the class in generators/

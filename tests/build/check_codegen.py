@@ -135,6 +135,8 @@ def product_problems(text, arch, few_registers, takes_codes):
 
 
 STREAMED_STORE = re.compile(r"\bv?movnt\S+\s+%([xyz])mm\d+,(-?0x[0-9a-f]+)?\(([^)]+)\)")
+# Without a mask: what has one is the rest of a row.
+STORED_CONVERSION = re.compile(r"\bv(?:cvtps2ph|pmov|extract)\S*\s.*%[xyz]mm\d+,(?:-?0x[0-9a-f]+)?\((?!%rsp)[^)]+\)\s*$")
 
 
 def streaming_problems(text):
@@ -150,6 +152,8 @@ def streaming_problems(text):
             for line in lines:
                 if store := STREAMED_STORE.search(line):
                     by_base[store.group(3)].append(({"x": 16, "y": 32, "z": 64}[store.group(1)], int(store.group(2) or "0", 16)))
+            if by_base and any(STORED_CONVERSION.search(line) for line in lines):
+                yield f"stores around the caches beside conversions, in {name}, where it need not be aligned"
             for base, stores in by_base.items():
                 width = stores[0][0]
                 if any(w != width or (offset - stores[0][1]) % width for w, offset in stores) or "rsp" in base:

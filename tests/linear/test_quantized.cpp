@@ -83,7 +83,7 @@ TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
                                      {511, 7}, {512, 100}, {513, 130}, {1029, 20}, {2560, 33}};
     const std::vector<halyard_isa> fused = operations::fused_isas();
     const std::vector<std::int64_t> row_counts =
-        reduced ? std::vector<std::int64_t>{1, 5, 25} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 25};
+        reduced ? std::vector<std::int64_t>{1, 5, 25} : std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 25};
     std::size_t which = 0;
     for (CodeForm form : all_code_forms()) {
         // Each form with some sizes, so that each size has some forms.

@@ -42,7 +42,8 @@ struct CodeVector::Numbers<4, rows> {
             0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0xc100, 0xc0e0, 0xc0c0, 0xc0a0, 0xc080, 0xc040,
             0xc000, 0xbf80, 0x0000, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0};
         table = _mm512_load_si512(numbers);
-        // Bytes 1 and 3 to the lower half, 0 and 2 to the upper one: half i then has the codes of pairs i, 2 + i, 1 + i, 3 + i.
+        // Bytes 1 and 3 to the lower half, 0 and 2 to the upper one: both then have, from the lowest bits on, their codes of pairs
+        // 0, 2, 1 and 3.
         order = _mm512_broadcast_i32x4(_mm_setr_epi8(1, 3, 0, 2, 5, 7, 4, 6, 9, 11, 8, 10, 13, 15, 12, 14));
     }
     HALYARD_AVX512_INLINE Int prepared(Int word) const { return _mm512_shuffle_epi8(word, order); }
