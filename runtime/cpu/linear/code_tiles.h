@@ -323,3 +323,8 @@ int multiply_code_panels(void **pointers) {
     HALYARD_CODES_KERNEL(family, bits, 4, f32, isa)                                                                    \
     HALYARD_CODES_KERNEL(family, bits, 5, f32, isa)                                                                    \
     HALYARD_CODES_KERNEL(family, bits, 6, f32, isa)
+/** And of 7 and 8. */
+#define HALYARD_CODES_KERNELS_TO_8(family, bits, isa)                                                                  \
+    HALYARD_CODES_KERNELS(family, bits, isa)                                                                           \
+    HALYARD_CODES_KERNEL(family, bits, 7, f32, isa)                                                                    \
+    HALYARD_CODES_KERNEL(family, bits, 8, f32, isa)

@@ -48,12 +48,8 @@ struct CodeVector::Numbers<4, rows> {
 #define HALYARD_CODES_TARGET HALYARD_AVX512
 #include "cpu/linear/code_tiles.h"
 
-HALYARD_CODES_KERNELS(matmul_codes, 4, avx512)
-HALYARD_CODES_KERNEL(matmul_codes, 4, 7, f32, avx512)
-HALYARD_CODES_KERNEL(matmul_codes, 4, 8, f32, avx512)
-HALYARD_CODES_KERNELS(matmul_codes, 8, avx512)
-HALYARD_CODES_KERNEL(matmul_codes, 8, 7, f32, avx512)
-HALYARD_CODES_KERNEL(matmul_codes, 8, 8, f32, avx512)
+HALYARD_CODES_KERNELS_TO_8(matmul_codes, 4, avx512)
+HALYARD_CODES_KERNELS_TO_8(matmul_codes, 8, avx512)
 
 #undef HALYARD_CODES_ISA
 #undef HALYARD_CODES_TARGET

@@ -75,12 +75,8 @@ struct CodeVector::Numbers<8, rows> : ByteNumbers<rows <= 6> {
 #define HALYARD_CODES_TARGET HALYARD_AVX512_BF16
 #include "cpu/linear/code_tiles.h"
 
-HALYARD_CODES_KERNELS(matmul_pairs_codes, 4, avx512_bf16)
-HALYARD_CODES_KERNEL(matmul_pairs_codes, 4, 7, f32, avx512_bf16)
-HALYARD_CODES_KERNEL(matmul_pairs_codes, 4, 8, f32, avx512_bf16)
-HALYARD_CODES_KERNELS(matmul_pairs_codes, 8, avx512_bf16)
-HALYARD_CODES_KERNEL(matmul_pairs_codes, 8, 7, f32, avx512_bf16)
-HALYARD_CODES_KERNEL(matmul_pairs_codes, 8, 8, f32, avx512_bf16)
+HALYARD_CODES_KERNELS_TO_8(matmul_pairs_codes, 4, avx512_bf16)
+HALYARD_CODES_KERNELS_TO_8(matmul_pairs_codes, 8, avx512_bf16)
 
 #undef HALYARD_CODES_ISA
 #undef HALYARD_CODES_TARGET
