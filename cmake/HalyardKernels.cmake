@@ -19,6 +19,14 @@ set(HALYARD_FAMILY_FEATURES_optimizer -strict_float)
 set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 
+# The families or generators of kernels that may run on more than the caches hold, which have a second form that writes around them
+# (cmake/host/streamed_form.h), and how many bytes ahead of its loads that prefetches: far enough for memory to answer, near enough to
+# stay in the first-level cache. Norms read a row again when they write it, and meanwhile prefetch the beginning of the next one
+# (docs/results/kernel-notes.md).
+set(HALYARD_STREAMED_PREFETCH_elementwise 4096)
+set(HALYARD_STREAMED_PREFETCH_rms_norm 8192)
+set(HALYARD_STREAMED_PREFETCH_layer_norm 8192)
+
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
 
@@ -121,12 +129,12 @@ function(halyard_kernel name signature family generator)
             set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
             list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
-            # What may run on more than the caches hold has a second form that writes around them, where it is worth its size.
             set(streamed)
-            if(family STREQUAL "elementwise" AND isa MATCHES "^avx")
-                set(streamed --streamed)
+            set(prefetch ${HALYARD_STREAMED_PREFETCH_${family}} ${HALYARD_STREAMED_PREFETCH_${generator}})
+            if(NOT "${prefetch}" STREQUAL "" AND isa MATCHES "^avx")
+                set(streamed --streamed ${prefetch})
                 list(APPEND HALYARD_STREAMED_SYMBOLS ${symbol}_streamed_argv)
-                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa})")
+                set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa}, ${prefetch})")
             endif()
             set(assemble)
             if(signature STREQUAL "matmul" OR streamed OR HALYARD_ASSEMBLE_${isa})
@@ -163,8 +171,8 @@ endif()
 # built, and for `tensorwise` ones that are, which take nothing but tensors of one shape or of rows, in every dtype.
 # HALYARD_DTYPE(name) for all dtypes; HALYARD_ISA(name) for what is built; HALYARD_OPERATION(name, whether it is built) and
 # HALYARD_FUNCTION(public function, its operation). For the dispatch table HALYARD_VARIANT(kernel, dtype, isa) or, of one that no generator made, HALYARD_WRITTEN(kernel, dtype, isa) or, where an instruction set has the kernel of another, HALYARD_SHARED(kernel, dtype,
-# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa); and HALYARD_STREAMED(kernel, dtype, isa) of those
-# with a form that writes around the caches. For the matrix products
+# isa, other), or where it does not have the kernel, HALYARD_ABSENT(kernel, dtype, isa); and HALYARD_STREAMED(kernel, dtype, isa,
+# bytes that it prefetches ahead) of those with a form that writes around the caches. For the matrix products
 # HALYARD_TILE(kernel, dtype, isa, panels). For the tuner HALYARD_GENERATED(kernel, family, generator, "program", "parameters"),
 # HALYARD_TARGET(isa, "Halide target", "flags of the assembler"), and HALYARD_FEATURES(family, "more of it").
 function(_halyard_write_list file)

@@ -3,11 +3,12 @@
 //
 //   halyard_make_kernel digest OUT FILE... [-- WORD...]
 //       writes a digest of the files' content and of what a command prints, unless that is there already
-//   halyard_make_kernel OBJECT DIGEST [--streamed] [--assemble DIGEST WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
+//   halyard_make_kernel OBJECT DIGEST [--streamed BYTES] [--assemble DIGEST WORD...] -- PROGRAM GENERATOR SYMBOL ARGUMENT...
 //       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
 //       the program makes it by, and the second one that of what assembles it. The words are a compiler and its flags; the
 //       arguments are Halide's target and GeneratorParams.
-//       With --streamed, which takes --assemble for x86, there is a second form of the kernel (streamed_form.h).
+//       With --streamed, which takes --assemble for x86, there is a second form of the kernel, which prefetches so many bytes ahead of
+//       its loads (streamed_form.h).
 //
 // If a program fails, its message is the last that is printed, and its status that of this one.
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -107,7 +109,7 @@ void replace_all(std::string &text, const std::string &from, const std::string &
 }
 
 /** `command`: program, generator, symbol, arguments. */
-Kernel make(const std::string &stem, bool streamed, const Words &assemble, const Words &command) {
+Kernel make(const std::string &stem, const std::optional<int> &streamed, const Words &assemble, const Words &command) {
     const std::filesystem::path path(stem);
     const std::string &symbol = command[2];
     Words generate{command[0], "-g", command[1], "-f", symbol};
@@ -124,7 +126,7 @@ Kernel make(const std::string &stem, bool streamed, const Words &assemble, const
         replace_all(text, from, to);
     }
     if (streamed) {
-        text += streamed_form(text, symbol);
+        text += streamed_form(text, symbol, *streamed);
     }
     write_file(assembly, text);
     Words words = assemble;
@@ -146,8 +148,8 @@ void write_digest(const std::string &out, const Words &files, const Words &comma
     }
 }
 
-void make_kernel(const std::string &object, const std::string &digest, bool streamed, const Assembler &assembler,
-                 const Words &command) {
+void make_kernel(const std::string &object, const std::string &digest, const std::optional<int> &streamed,
+                 const Assembler &assembler, const Words &command) {
     const std::filesystem::path path(object);
     if (path.extension() != ".o") {
         throw std::runtime_error("'" + object + "' does not end in .o, as an object file must");
@@ -168,7 +170,7 @@ void make_kernel(const std::string &object, const std::string &digest, bool stre
         }
     }
     if (streamed) {
-        key += "streamed\n";
+        key += "streamed " + std::to_string(*streamed) + "\n";
     }
     const KernelCache cache;
     if (const auto kernel = cache.find(key)) {
@@ -196,8 +198,11 @@ int main(int count, char **arguments) {
         Assembler assembler;
         std::ptrdiff_t i = 2;
         const std::ptrdiff_t before = dashes - words.begin();
-        const bool streamed = i < before && words[i] == "--streamed";
-        i += streamed ? 1 : 0;
+        std::optional<int> streamed;
+        if (i + 1 < before && words[i] == "--streamed") {
+            streamed = std::stoi(words[i + 1]);
+            i += 2;
+        }
         if (i + 2 < before && words[i] == "--assemble") {
             assembler = {words[i + 1], Words(words.begin() + i + 2, dashes)};
             i = before;

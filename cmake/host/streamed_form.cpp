@@ -9,8 +9,7 @@
 namespace halyard::host {
 namespace {
 
-// Far enough for memory to answer, near enough to stay in the first-level cache (docs/results/kernel-notes.md).
-constexpr int prefetch_bytes = 4096, line_bytes = 64;
+constexpr int line_bytes = 64;
 
 // An address that is neither of the stack nor of a constant.
 #define HALYARD_ADDRESS R"((-?[0-9]*)(\(%r(?!sp|ip)[^)]*\)))"
@@ -41,7 +40,7 @@ std::string renamed(const std::string &line, const std::string &symbol) {
 
 }  // namespace
 
-std::string streamed_form(const std::string &assembly, const std::string &symbol) {
+std::string streamed_form(const std::string &assembly, const std::string &symbol, int prefetch_bytes) {
     std::istringstream lines(assembly);
     std::string text, line;
     std::smatch match;
@@ -66,7 +65,7 @@ std::string streamed_form(const std::string &assembly, const std::string &symbol
             streams = others = false;
         } else if (std::regex_match(line, match, other_store)) {
             others = true;
-        } else if (std::regex_match(line, match, load)) {
+        } else if (prefetch_bytes > 0 && std::regex_match(line, match, load)) {
             const int offset = std::atoi(match.str(1).c_str());
             if (offset % line_bytes == 0) {
                 text += "\tprefetcht0\t" + std::to_string(offset + prefetch_bytes) + match.str(2) + "\n";

@@ -8,10 +8,10 @@
 namespace halyard::host {
 
 /** The text that follows `assembly`, the kernel `symbol`, and defines SYMBOL_streamed. Stores of whole vectors are non-temporal there, so
- *  that they must be aligned, and before each load its line 4 KB further on is prefetched. The rest of a row, which is masked,
- *  and the stack are written as ever. Where vectors are stored by instructions that convert them too, or in
- *  several widths, it is the kernel itself. */
-std::string streamed_form(const std::string &assembly, const std::string &symbol);
+ *  that they must be aligned, and before each load its line `prefetch_bytes` further on is prefetched, unless that is 0. The rest of a
+ *  row, which is masked, and the stack are written as ever. Where vectors are stored by instructions that convert them
+ *  too, or in several widths, it is the kernel itself. */
+std::string streamed_form(const std::string &assembly, const std::string &symbol, int prefetch_bytes);
 
 }  // namespace halyard::host
 

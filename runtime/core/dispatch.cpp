@@ -18,7 +18,7 @@ extern "C" {
 #undef HALYARD_ABSENT
 #undef HALYARD_SHARED
 #undef HALYARD_VARIANT
-#define HALYARD_STREAMED(kernel, dtype, isa) int hk_##kernel##_##dtype##_##isa##_streamed_argv(void **);
+#define HALYARD_STREAMED(kernel, dtype, isa, prefetch) int hk_##kernel##_##dtype##_##isa##_streamed_argv(void **);
 #include "kernels/streamed.inc"
 #undef HALYARD_STREAMED
 }
@@ -55,7 +55,7 @@ constexpr KernelFunction variants[] = {
 constexpr struct {
     KernelFunction kernel, streamed;
 } streamed_forms[] = {
-#define HALYARD_STREAMED(kernel, dtype, isa)                                                                           \
+#define HALYARD_STREAMED(kernel, dtype, isa, prefetch)                                                                 \
     {hk_##kernel##_##dtype##_##isa##_argv, hk_##kernel##_##dtype##_##isa##_streamed_argv},
 #include "kernels/streamed.inc"
 #undef HALYARD_STREAMED
@@ -123,7 +123,7 @@ KernelFunction streamed_form(KernelFunction function) {
     while (form->kernel && form->kernel != function) {
         form++;
     }
-    return form->streamed;
+    return form->streamed == form->kernel ? nullptr : form->streamed;
 }
 
 KernelVariant variant_of(KernelFunction function) {

@@ -42,10 +42,11 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
         std::filesystem::path(program).parent_path() / "digests" / variant.kernel->generator;
     std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", digest};
     const std::vector<std::string> flags = variant.assembler_flags();
-    if (variant.has_streamed_form()) {
-        words.push_back("--streamed");
+    const std::string prefetch = variant.streamed_prefetch();
+    if (!prefetch.empty()) {
+        words.insert(words.end(), {"--streamed", prefetch});
     }
-    if (variant.kernel->is_matmul() || variant.has_streamed_form() || !flags.empty()) {
+    if (variant.kernel->is_matmul() || !prefetch.empty() || !flags.empty()) {
         words.insert(words.end(), {"--assemble", HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC});
         words.insert(words.end(), flags.begin(), flags.end());
     }
@@ -118,11 +119,14 @@ Loaded Compiler::load(const std::string &object, const std::string &symbol) {
     }
     void *library = dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
     std::remove(shared.c_str());
-    void *function = library == nullptr ? nullptr : dlsym(library, (symbol + "_argv").c_str());
-    if (function == nullptr) {
-        throw std::runtime_error(dlerror());
+    const auto entry = [&](const char *name) {
+        return library == nullptr ? nullptr : reinterpret_cast<KernelFunction>(dlsym(library, (symbol + name).c_str()));
+    };
+    const KernelForms forms = {entry("_argv"), entry("_streamed_argv")};
+    if (forms.ordinary == nullptr) {
+        throw std::runtime_error("'" + shared + "' has no " + symbol + "_argv");
     }
-    return {{library, dlclose}, reinterpret_cast<KernelFunction>(function)};
+    return {{library, dlclose}, forms};
 }
 
 std::string halide_version() {

@@ -17,10 +17,15 @@ namespace halyard::tune {
 
 using KernelFunction = int (*)(void **arguments);
 
+/** The entry points of a kernel: `streamed` is that of its form that writes around the caches, null if it has none. */
+struct KernelForms {
+    KernelFunction ordinary = nullptr, streamed = nullptr;
+};
+
 /** A kernel, which goes with its library. */
 struct Loaded {
     std::shared_ptr<void> library;
-    KernelFunction function = nullptr;
+    KernelForms forms;
 };
 
 struct Compiled {

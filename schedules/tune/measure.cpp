@@ -44,7 +44,7 @@ public:
     Calls(const Subject &of, BenchmarkCase &on, const Candidate &with) : subject(of), bench_case(on), candidate(with) {}
 
     void run(benchmark::State &state) override {
-        install(subject, candidate.choice, candidate.kernel.function);
+        install(subject, candidate.choice, candidate.kernel.forms);
         const std::size_t sets = bench_case.sets.size();
         const auto &call = bench_case.id.kernel->call;
         if (sets == 1) {
@@ -88,7 +88,7 @@ public:
             }
         }
         // What the library needs besides is resolved here, once for all processes.
-        install(subject, subject.defaults, defaults.kernel.function);
+        install(subject, subject.defaults, defaults.kernel.forms);
         for (const CaseId &id : subject.checks) {
             const std::shared_ptr<BenchmarkCase> check = make_case(session, subject, id);
             if (!subject.variant) {
@@ -98,7 +98,7 @@ public:
         }
     }
 
-    ~CallEvaluator() override { install(subject, subject.defaults, nullptr); }
+    ~CallEvaluator() override { install(subject, subject.defaults, {}); }
 
     bool stopped() override { return stop(); }
 
@@ -120,7 +120,7 @@ public:
                 if (subject.variant) {
                     candidate.kernel = session.compiler.load(compiled[i].object, subject.variant->symbol());
                 }
-                failure = verify(checks, [&] { install(subject, choices[i], candidate.kernel.function); });
+                failure = verify(checks, [&] { install(subject, choices[i], candidate.kernel.forms); });
             }
             if (failure.empty()) {
                 good.push_back(choices[i]);

@@ -23,20 +23,25 @@ enum Index {
     table_size
 };
 
-std::atomic<KernelFunction> functions[table_size];  // null: not resolved yet
+struct Entry {
+    std::atomic<KernelFunction> ordinary, streamed;  // null: not resolved yet, or there is no such form
+};
+
+Entry entries[table_size];
 std::mutex mutex;
-std::function<KernelFunction(int)> resolve;
+std::function<KernelForms(int)> resolve;
 std::set<int> *recorded = nullptr;  // while calls are recorded
 
-int call(int index, void **arguments) {
-    KernelFunction function = functions[index].load(std::memory_order_relaxed);
+int call(int index, std::atomic<KernelFunction> Entry::*form, void **arguments) {
+    KernelFunction function = (entries[index].*form).load(std::memory_order_relaxed);
     if (function == nullptr) {
         const std::lock_guard<std::mutex> lock(mutex);
         if (recorded != nullptr) {
             recorded->insert(index);
             return 0;
         }
-        functions[index] = function = resolve(index);
+        set_kernel(index, resolve(index));
+        function = entries[index].*form;
     }
     return function(arguments);
 }
@@ -51,12 +56,13 @@ KernelVariant place_of(const Variant &variant) {
 
 }  // namespace
 
-void set_resolver(std::function<KernelFunction(int index)> resolver) {
+void set_resolver(std::function<KernelForms(int index)> resolver) {
     resolve = std::move(resolver);
 }
 
-void set_kernel(int index, KernelFunction function) {
-    functions[index] = function;
+void set_kernel(int index, const KernelForms &forms) {
+    entries[index].ordinary = forms.ordinary;
+    entries[index].streamed = forms.streamed;
 }
 
 bool has_kernel(halyard_isa isa, const Variant &variant) {
@@ -73,15 +79,17 @@ void set_tile_panels(const Variant &variant, int panels) {
 }
 
 std::set<int> kernels_called_by(const std::function<void()> &make_call) {
-    std::vector<KernelFunction> before;
-    for (std::atomic<KernelFunction> &function : functions) {
-        before.push_back(function.exchange(nullptr));
+    std::vector<KernelForms> before;
+    for (Entry &entry : entries) {
+        before.push_back({entry.ordinary.exchange(nullptr), entry.streamed.exchange(nullptr)});
     }
     std::set<int> called;
     recorded = &called;
     make_call();
     recorded = nullptr;
-    std::copy(before.begin(), before.end(), functions);
+    for (int index = 0; index < table_size; index++) {
+        set_kernel(index, before[index]);
+    }
     return called;
 }
 
@@ -92,16 +100,17 @@ std::set<int> kernels_called_by(const std::function<void()> &make_call) {
 extern "C" {
 #define HALYARD_VARIANT(kernel, dtype, isa)                                                                            \
     int hk_##kernel##_##dtype##_##isa##_argv(void **arguments) {                                                       \
-        return halyard::tune::call(halyard::tune::index_##kernel##_##dtype##_##isa, arguments);                        \
+        return halyard::tune::call(halyard::tune::index_##kernel##_##dtype##_##isa, &halyard::tune::Entry::ordinary,   \
+                                   arguments);                                                                         \
     }
 #define HALYARD_ABSENT(kernel, dtype, isa)
 #include "kernels/variants.inc"
 #undef HALYARD_ABSENT
 #undef HALYARD_VARIANT
-// What a kernel is tuned for does not depend on where it stores.
-#define HALYARD_STREAMED(kernel, dtype, isa)                                                                           \
+#define HALYARD_STREAMED(kernel, dtype, isa, prefetch)                                                                 \
     int hk_##kernel##_##dtype##_##isa##_streamed_argv(void **arguments) {                                              \
-        return hk_##kernel##_##dtype##_##isa##_argv(arguments);                                                        \
+        return halyard::tune::call(halyard::tune::index_##kernel##_##dtype##_##isa, &halyard::tune::Entry::streamed,   \
+                                   arguments);                                                                         \
     }
 #include "kernels/streamed.inc"
 #undef HALYARD_STREAMED

@@ -15,10 +15,10 @@
 namespace halyard::tune {
 
 /** What is asked for the function of an index when it is called for the first time. */
-void set_resolver(std::function<KernelFunction(int index)> resolver);
+void set_resolver(std::function<KernelForms(int index)> resolver);
 
-/** Puts a kernel into the table; with null the resolver is asked again. */
-void set_kernel(int index, KernelFunction function);
+/** Puts a kernel into the table; without one the resolver is asked again. */
+void set_kernel(int index, const KernelForms &forms);
 
 /** Whether calls on `isa`, one that the build has, use this kernel: it is its own, or one that it shares. */
 bool has_kernel(halyard_isa isa, const Variant &variant);

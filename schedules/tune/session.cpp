@@ -56,12 +56,12 @@ std::string hash_of_program() {
 
 }  // namespace
 
-void install(const Subject &subject, const Choice &choice, KernelFunction function) {
+void install(const Subject &subject, const Choice &choice, const KernelForms &forms) {
     if (!subject.variant) {
         set_runtime(choice);
         return;
     }
-    set_kernel(subject.variant->index, function);
+    set_kernel(subject.variant->index, forms);
     if (subject.variant->kernel->is_matmul()) {
         set_tile_panels(*subject.variant, choice.at("panels"));
     }
@@ -75,12 +75,12 @@ Session::Session(const Options &asked)
       records(asked.database) {
     set_resolver([this](int index) {
         Loaded &kernel = loaded[index];
-        if (kernel.function == nullptr) {
+        if (kernel.forms.ordinary == nullptr) {
             const Variant &variant = *std::find_if(all_variants().begin(), all_variants().end(),
                                                    [index](const Variant &each) { return each.index == index; });
             kernel = compiler.load(default_object(variant), variant.symbol());
         }
-        return kernel.function;
+        return kernel.forms;
     });
     for (const Variant &variant : all_variants()) {
         if (variant.kernel->is_matmul()) {

@@ -45,7 +45,7 @@ struct Subject {
 };
 
 /** Puts a choice into the library that is linked with the tuner; `function`: its kernel. */
-void install(const Subject &subject, const Choice &choice, KernelFunction function);
+void install(const Subject &subject, const Choice &choice, const KernelForms &forms);
 
 class Session {
 public:

@@ -109,13 +109,14 @@ std::vector<std::string> Variant::assembler_flags() const {
     return {std::istream_iterator<std::string>(words), {}};
 }
 
-bool Variant::has_streamed_form() const {
-    static const std::set<std::string> symbols = {
-#define HALYARD_STREAMED(kernel, dtype, isa) "hk_" #kernel "_" #dtype "_" #isa,
+std::string Variant::streamed_prefetch() const {
+    static const std::map<std::string, std::string> all = {
+#define HALYARD_STREAMED(kernel, dtype, isa, prefetch) {"hk_" #kernel "_" #dtype "_" #isa, #prefetch},
 #include "kernels/streamed.inc"
 #undef HALYARD_STREAMED
     };
-    return symbols.count(symbol()) != 0;
+    const auto found = all.find(symbol());
+    return found == all.end() ? "" : found->second;
 }
 
 std::map<std::string, std::string> Variant::parameters() const {

@@ -41,7 +41,8 @@ struct Variant {
     /** What the assembler is told, if the instruction set needs that; else nothing. */
     std::vector<std::string> assembler_flags() const;
     /** Whether its object has a second form of it, which stores around the caches. */
-    bool has_streamed_form() const;
+    /** How many bytes ahead its streamed form prefetches; empty if it has none. */
+    std::string streamed_prefetch() const;
     /** The parameters that make it, dtype among them. */
     std::map<std::string, std::string> parameters() const;
     /** Its family's space; null if there is nothing to choose. */

@@ -32,7 +32,7 @@ ALIAS = "\t.set\thk_streamed_argv, hk_argv\n"
 
 
 class StreamedForm(unittest.TestCase):
-    def form_of(self, *blocks):
+    def form_of(self, *blocks, prefetch=4096):
         """What is added to a kernel of loops."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
@@ -44,7 +44,7 @@ class StreamedForm(unittest.TestCase):
             kernel = "\t.globl\thk\nhk:\n" + "".join(
                 f".LBB0_{i}:\n" + "\n".join(lines) + f"\n\tjne\t.LBB0_{i}\n" for i, lines in enumerate(blocks)) + "\tretq\n"
             (root / "kernel.s").write_text(kernel)
-            subprocess.run([PROGRAM, root / "made.o", root / "digest", "--streamed", "--assemble", root / "digest_of_cc",
+            subprocess.run([PROGRAM, root / "made.o", root / "digest", "--streamed", str(prefetch), "--assemble", root / "digest_of_cc",
                             root / "cc", "--", root / "generate", "relu", "hk"], check=True, env={"HALYARD_CACHE": "off",
                             "PATH": "/usr/bin:/bin"}, timeout=60)
             text = (root / "made.s").read_text()
@@ -55,6 +55,11 @@ class StreamedForm(unittest.TestCase):
         form = self.form_of([LOAD, STORE, "\tvmovups\t%zmm1, 64(%rsi,%rax)"])
         self.assertIn("hk_streamed:\n.Lstreamed_BB0_0:\n\tprefetcht0\t4096(%rdi,%rax)\n" + LOAD + "\n\tvmovntps\t%zmm0, (%rsi,%rax)\n"
                       "\tvmovntps\t%zmm1, 64(%rsi,%rax)\n\tjne\t.Lstreamed_BB0_0\n", form)
+
+    def test_a_form_without_prefetches_has_none(self):
+        form = self.form_of([LOAD, STORE], prefetch=0)
+        self.assertIn(LOAD + "\n\tvmovntps\t%zmm0, (%rsi,%rax)\n", form)
+        self.assertNotIn("prefetch", form)
 
     def test_what_is_left_of_a_row_does_not(self):
         rest = ["\tvmovups\t%zmm0, (%rsi,%rax) {%k1}", "\tvcvtps2ph\t$4, %ymm0, (%rsi,%rax)"]

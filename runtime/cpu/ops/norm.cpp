@@ -25,6 +25,11 @@ Rows rows_of(std::initializer_list<const View *> views) {
     return rows;
 }
 
+/** Whether every row begins at a line. */
+bool begins_lines(const char *data, int64_t pitch_bytes) {
+    return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(pitch_bytes)) % streamed_line == 0;
+}
+
 /** `make_kernel`: returns what a task calls with pieces of x and y, as NormRows. */
 template<typename MakeKernel>
 void run(const halyard_context &c, const View &x, const View &y, const MakeKernel &make_kernel) {
@@ -42,9 +47,15 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
             });
             return;
         }
+        auto streamed = make_kernel(isa);
+        const bool has_form = streamed.stream();
         Tile<row_tile_bytes> tile(true, isa);
         const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
+            if (has_form && begins_lines(piece.data[1], piece.pitch[1] * size)) {
+                streamed(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
+                return;
+            }
             kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
             const int64_t x_pitch = piece.pitch[0] * size;
             tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
@@ -66,25 +77,29 @@ void run_fused(const halyard_context &c, const NormCall &call) {
 
     Split(c, rows).run([&](const Part &part) {
         NormRows kernel(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
+        NormRows streamed(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
+        const bool has_form = stream_y && streamed.stream();
         Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
         const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
+            const bool streams_itself = has_form && begins_lines(piece.data[3], piece.pitch[3] * size);
+            const bool by_tile = stream_y && !streams_itself;
             char *const sum_data = stream_sum ? sum_tile.data() : piece.data[2];
-            char *const y_data = stream_y ? y_tile.data() : piece.data[3];
+            char *const y_data = by_tile ? y_tile.data() : piece.data[3];
             const int64_t sum_pitch = stream_sum ? piece.columns : piece.pitch[2];
-            const int64_t y_pitch = stream_y ? piece.columns : piece.pitch[3];
+            const int64_t y_pitch = by_tile ? piece.columns : piece.pitch[3];
             a.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
             b.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
             r.set(sum_data, piece.columns, piece.rows, sum_pitch);
             add({a, b, r});
-            kernel(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
+            (streams_itself ? streamed : kernel)(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
                 const int64_t next = piece.pitch[0] * size;
                 sum_tile.store_rows(piece.data[2], row_bytes, piece.rows, piece.pitch[2] * size,
                                     piece.data[0] + piece.rows * next, next);
             }
-            if (stream_y) {
+            if (by_tile) {
                 const int64_t next = piece.pitch[1] * size;
                 y_tile.store_rows(piece.data[3], row_bytes, piece.rows, piece.pitch[3] * size,
                                   piece.data[1] + piece.rows * next, next);
@@ -134,6 +149,9 @@ class SoftmaxRows {
 public:
     SoftmaxRows(halyard_isa isa, DType dtype, float scale)
         : kernel_(kernel_function(kernels::softmax, dtype, isa)), size_(size_of(dtype)), scale_(scale) {}
+
+    /** No kernel writes around the caches. */
+    static bool stream() { return false; }
 
     void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
         in_row_multiples(rows, [&](int64_t first, int64_t count) {

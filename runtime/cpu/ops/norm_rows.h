@@ -26,57 +26,68 @@ public:
     /** Weight and bias are of `dtype`, and empty where there is none. */
     NormRows(halyard_isa isa, DType dtype, halyard_norm norm, const RmsNormScalars &scalars, const View &weight,
              const View &bias)
-        : isa_(isa), dtype_(dtype), norm_(norm), scalars_(scalars), has_weight_(weight.data), has_bias_(bias.data) {
+        : kernel_(kernel_of(norm, weight.data, bias.data)), function_(kernel_function(kernel_, dtype, isa)),
+          size_(size_of(dtype)), scalars_(scalars) {
         weight_.set(weight.data, weight.width());
         bias_.set(bias.data, bias.width());
     }
 
+    /** From now on writes around the caches, to rows of y that begin at lines; false, and nothing changes, if no kernel does. */
+    bool stream() {
+        const KernelFunction streamed = streamed_form(function_);
+        function_ = streamed ? streamed : function_;
+        return streamed;
+    }
+
     /** Pitches count elements. */
     void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
-        const int64_t size = size_of(dtype_);
         in_row_multiples(rows, [&](int64_t first, int64_t count) {
-            x_.set(x + first * x_pitch * size, columns, count, x_pitch);
-            y_.set(y + first * y_pitch * size, columns, count, y_pitch);
+            x_.set(x + first * x_pitch * size_, columns, count, x_pitch);
+            y_.set(y + first * y_pitch * size_, columns, count, y_pitch);
             call();
         });
     }
 
 private:
-    // Inlined into a loop, it would have GCC prepare the arguments of all kernels in front of that.
-    [[gnu::noinline]] void call() const { norm_ == HALYARD_NORM_RMS ? rms_norm() : layer_norm(); }
-
-    void rms_norm() const {
-        const auto &[eps, eps_outside_root, weight_offset, moment_width] = scalars_;
-        if (has_weight_) {
-            kernel(kernels::rms_norm_weight)({x_, eps, eps_outside_root, weight_offset, moment_width, weight_, y_});
-        } else {
-            kernel(kernels::rms_norm)({x_, eps, eps_outside_root, weight_offset, moment_width, y_});
+    static Kernel kernel_of(halyard_norm norm, bool has_weight, bool has_bias) {
+        if (norm == HALYARD_NORM_RMS) {
+            return has_weight ? Kernel::rms_norm_weight : Kernel::rms_norm;
         }
+        if (has_weight) {
+            return has_bias ? Kernel::layer_norm_weight_bias : Kernel::layer_norm_weight;
+        }
+        return has_bias ? Kernel::layer_norm_bias : Kernel::layer_norm;
     }
 
-    void layer_norm() const {
-        const float eps = scalars_.eps;
-        if (has_weight_ && has_bias_) {
-            kernel(kernels::layer_norm_weight_bias)({.x = x_, .eps = eps, .weight = weight_, .bias = bias_, .y = y_});
-        } else if (has_weight_) {
-            kernel(kernels::layer_norm_weight)({x_, eps, weight_, y_});
-        } else if (has_bias_) {
-            kernel(kernels::layer_norm_bias)({x_, eps, bias_, y_});
-        } else {
-            kernel(kernels::layer_norm)({x_, eps, y_});
+    // Inlined into a loop, it would have GCC prepare the arguments of all kernels in front of that.
+    [[gnu::noinline]] void call() const {
+        const auto &[eps, eps_outside_root, weight_offset, moment_width] = scalars_;
+        switch (kernel_) {
+        case Kernel::rms_norm:
+            return as(kernels::rms_norm)({x_, eps, eps_outside_root, weight_offset, moment_width, y_});
+        case Kernel::rms_norm_weight:
+            return as(kernels::rms_norm_weight)({x_, eps, eps_outside_root, weight_offset, moment_width, weight_, y_});
+        case Kernel::layer_norm:
+            return as(kernels::layer_norm)({x_, eps, y_});
+        case Kernel::layer_norm_weight:
+            return as(kernels::layer_norm_weight)({x_, eps, weight_, y_});
+        case Kernel::layer_norm_bias:
+            return as(kernels::layer_norm_bias)({x_, eps, bias_, y_});
+        default:
+            return as(kernels::layer_norm_weight_bias)(
+                {.x = x_, .eps = eps, .weight = weight_, .bias = bias_, .y = y_});
         }
     }
 
     template<typename Arguments>
-    KernelCall<Arguments> kernel(KernelOf<Arguments> name) const {
-        return kernel_function(name, dtype_, isa_);
+    KernelCall<Arguments> as(KernelOf<Arguments>) const {
+        return KernelCall<Arguments>(function_);
     }
 
-    const halyard_isa isa_;
-    const DType dtype_;
-    const halyard_norm norm_;
+    const Kernel kernel_;
+    KernelFunction function_;
+    const int64_t size_;
     const RmsNormScalars &scalars_;
-    const bool has_weight_, has_bias_;
     Buffer<2> x_, y_;
     Buffer<1> weight_, bias_;
 };
