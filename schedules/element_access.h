@@ -67,8 +67,8 @@ public:
         if (cuda_ && nans_carry_) {
             // The upper halves of both by one instruction.
             return intrinsic(UInt(32), "llvm.nvvm.prmt",
-                             {Storage::rounded_to_bf16(without_carry(first)),
-                              Storage::rounded_to_bf16(without_carry(second)), Internal::make_const(UInt(32), 0x7632)});
+                             {storage_.rounded_to_bf16(without_carry(first)),
+                              storage_.rounded_to_bf16(without_carry(second)), Internal::make_const(UInt(32), 0x7632)});
         }
         return pair(narrow_result(first), narrow_result(second));
     }

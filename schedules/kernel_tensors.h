@@ -11,6 +11,7 @@
 #include "Halide.h"
 #include "schedules/element_access.h"
 #include "schedules/gpu_vectors.h"
+#include "schedules/high_halves.h"
 #include "schedules/no_contraction.h"
 
 namespace halyard {
@@ -111,6 +112,9 @@ public:
     /** To be called by schedule() first. */
     void begin_schedule(Halide::Internal::GeneratorBase &generator) {
         forbid_contraction(generator.get_pipeline(), target_);
+        if (target_.has_feature(Halide::Target::AVX512_Skylake)) {
+            generator.get_pipeline().add_custom_lowering_pass(new schedules::HighHalves);
+        }
         if (packed_) {
             for (const auto &buffer : buffers_) {
                 schedules::gpu::promise_vectors(buffer());
