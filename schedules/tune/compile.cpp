@@ -120,13 +120,13 @@ Loaded Compiler::load(const std::string &object, const std::string &symbol) {
     void *library = dlopen(shared.c_str(), RTLD_NOW | RTLD_LOCAL);
     std::remove(shared.c_str());
     const auto entry = [&](const char *name) {
-        return library == nullptr ? nullptr : reinterpret_cast<KernelFunction>(dlsym(library, (symbol + name).c_str()));
+        return reinterpret_cast<KernelFunction>(dlsym(library, (symbol + name).c_str()));
     };
-    const KernelForms forms = {entry("_argv"), entry("_streamed_argv")};
-    if (forms.ordinary == nullptr) {
-        throw std::runtime_error("'" + shared + "' has no " + symbol + "_argv");
+    const KernelFunction ordinary = library == nullptr ? nullptr : entry("_argv");
+    if (ordinary == nullptr) {
+        throw std::runtime_error(dlerror());
     }
-    return {{library, dlclose}, forms};
+    return {{library, dlclose}, {ordinary, entry("_streamed_argv")}};
 }
 
 std::string halide_version() {

@@ -216,8 +216,8 @@ def main():
             if not loops_of_products or any(Arm.stack in line for body in loops_of_products for line in body):
                 problems.append(f"{path} has no loop of multiplications, or one that goes to the stack")
 
-    for path in arguments.kernels.glob("hk_silu_f32_*.o"):
-        if "_avx" in path.stem and "movnt" not in disassemble(arguments.objdump, path):
+    for path in arguments.kernels.glob("hk_*_f32_avx*.o"):
+        if re.match("hk_(silu|rms_norm_weight|layer_norm_weight_bias)_f32", path.stem) and "movnt" not in disassemble(arguments.objdump, path):
             problems.append(f"{path.name} has no form that stores around the caches")
 
     whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}
