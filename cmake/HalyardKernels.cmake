@@ -26,6 +26,9 @@ set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 set(HALYARD_STREAMED_PREFETCH_elementwise 4096)
 set(HALYARD_STREAMED_PREFETCH_rms_norm 8192)
 set(HALYARD_STREAMED_PREFETCH_layer_norm 8192)
+set(HALYARD_STREAMED_PREFETCH_softmax_normalize 0)  # exponentials are in cache
+# Signatures and generators of kernels that prefetch what others read later, which make_kernel.cpp edits.
+set(HALYARD_PREFETCHING matmul softmax)
 
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
@@ -137,7 +140,7 @@ function(halyard_kernel name signature family generator)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa}, ${prefetch})")
             endif()
             set(assemble)
-            if(signature STREQUAL "matmul" OR streamed OR HALYARD_ASSEMBLE_${isa})
+            if(signature IN_LIST HALYARD_PREFETCHING OR generator IN_LIST HALYARD_PREFETCHING OR streamed OR HALYARD_ASSEMBLE_${isa})
                 set(assemble --assemble "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_ASSEMBLER}" ${HALYARD_ASSEMBLE_${isa}})
             endif()
             add_custom_command(

@@ -21,10 +21,14 @@ public:
     GeneratorParam<bool> normalize{"normalize", true};  // false: the exponentials in f32
     Input<Buffer<void, 2>> x{"x"};
     Input<float> score_scale{"score_scale"};
+    GeneratorInput<int> *next = nullptr;  // of the exponentials: elements from a row of x to what is prefetched
     Output<Buffer<void, 2>> y{"y"};
 
     void configure() {
         row.configure(*this, x);
+        if (!normalize) {
+            next = add_input<int>("next");
+        }
         row.tensors.add(*this, y, normalize ? row.tensors.dtype.value() : DType::f32);
     }
 
@@ -52,6 +56,7 @@ public:
             row.write(y, [&](const ElementAccess &at, const Expr &i) { return exponential(at, i) * inverse; });
         } else {
             row.write(y, exponential, DType::f32);
+            row.prefetch_ahead(x, *next);
         }
     }
 

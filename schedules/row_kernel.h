@@ -13,6 +13,7 @@
 #include "schedules/gpu.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/machine.h"
+#include "schedules/prefetch_ahead.h"
 #include "schedules/row.h"
 #include "schedules/values_first.h"
 
@@ -149,6 +150,9 @@ public:
         stages_.y = y;
     }
 
+    /** While a row is written, processors prefetch what lies so many elements behind the features of `input` that it is made of. */
+    void prefetch_ahead(const Func &input, const Expr &elements) { ahead_ = {input, elements}; }
+
     /** The statistics of row t. */
     void write_statistics(const std::vector<Expr> &values) {
         Func y = stages_.y;
@@ -211,6 +215,11 @@ public:
         } else if (statistics) {
             schedules::row_statistics(stages_, params, tensors.target());
         } else {
+            if (ahead_) {
+                const auto &[input, elements] = *ahead_;
+                generator.get_pipeline().add_custom_lowering_pass(new schedules::PrefetchAhead(
+                    input.value().as<Halide::Internal::Call>()->name, stages_.y.name(), elements));
+            }
             schedules::row(stages_, params, tensors.target(), generator.get_pipeline());
         }
     }
@@ -279,6 +288,7 @@ private:
     Halide::GeneratorOutput<Func> *outputs_ = nullptr;
     std::vector<Halide::GeneratorInput<Halide::Buffer<>> *> sums_;
     std::vector<std::function<Func()>> rows_read_;
+    std::optional<std::pair<Func, Expr>> ahead_;
     schedules::Row stages_{{}, d, t, {}, {}};
 };
 

@@ -10,6 +10,7 @@
 #define HALYARD_RUNTIME_CORE_KERNEL_CALL_H
 
 #include <iterator>
+#include <optional>
 #include <type_traits>
 
 #include "HalideRuntime.h"
@@ -157,6 +158,13 @@ template<typename Arguments>
 class KernelCall {
 public:
     explicit KernelCall(KernelFunction function) : function_(function) {}
+
+    /** The call of its streamed_form(), if there is one. */
+    std::optional<KernelCall> streamed() const {
+        const KernelFunction streamed = streamed_form(function_);
+        return streamed ? std::optional(KernelCall(streamed)) : std::nullopt;
+    }
+
     void operator()(Arguments arguments) const {
         auto pointers = arguments.pointers();
         if (__builtin_expect(verbose_level > 1, false)) {

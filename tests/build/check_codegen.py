@@ -4,7 +4,7 @@
 No kernel calls anything but memory functions: a call of expf, tanhf or fmaf is one call per element. Kernels for
 instruction sets with fused multiply-add use it in vectors wherever there is a loop, and no kernel uses registers or
 instructions of a stronger set than its own. The loops of matrix products keep their sums in registers (but where they
-widen 16 bits with SSE4.1) and fetch weights into the second-level cache. Those that are written for NEON go to the stack nowhere.
+widen 16 bits with SSE4.1) and fetch weights into the second-level cache, where softmax fetches the next row. Those that are written for NEON go to the stack nowhere.
 Streamed forms alone store around the caches, and at addresses that are aligned where an output begins at a line.
 """
 import argparse
@@ -134,6 +134,11 @@ def product_problems(text, arch, few_registers, takes_codes):
         yield "does not fetch weights into the second-level cache"
 
 
+def exponentials_problems(text, arch):
+    if arch.fetch not in text or arch.other_fetch in text:
+        yield "does not fetch the next row into the second-level cache"
+
+
 STREAMED_STORE = re.compile(r"\bv?movnt\S+\s+%([xyz])mm\d+,(-?0x[0-9a-f]+)?\(([^)]+)\)")
 # Without a mask: what has one is the rest of a row.
 STORED_CONVERSION = re.compile(r"\bv(?:cvtps2ph|pmov|extract)\S*\s.*%[xyz]mm\d+,(?:-?0x[0-9a-f]+)?\((?!%rsp)[^)]+\)\s*$")
@@ -186,6 +191,8 @@ def main():
 
         if is_tile:
             problems += [f"{path.name} {problem}" for problem in product_problems(text, arch, path.stem.endswith("f16_sse41"), "_codes" in path.stem)]
+        if path.stem.startswith("hk_softmax_exponentials_"):
+            problems += [f"{path.name} {problem}" for problem in exponentials_problems(text, arch)]
         mnemonics = collections.Counter(name for _, name, _, _ in instructions(text))
         if sum(mnemonics.values()) < 20:
             problems.append(f"{path.name} holds next to no code: was objdump understood?")
@@ -217,7 +224,7 @@ def main():
                 problems.append(f"{path} has no loop of multiplications, or one that goes to the stack")
 
     for path in arguments.kernels.glob("hk_*_f32_avx*.o"):
-        if re.match("hk_(silu|rms_norm_weight|layer_norm_weight_bias)_f32", path.stem) and "movnt" not in disassemble(arguments.objdump, path):
+        if re.match("hk_(silu|rms_norm_weight|layer_norm_weight_bias|softmax_normalize)_f32", path.stem) and "movnt" not in disassemble(arguments.objdump, path):
             problems.append(f"{path.name} has no form that stores around the caches")
 
     whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}

@@ -196,33 +196,36 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
     const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) && x.data != y.data;
     const auto exponentiate = kernel_function(kernels::softmax_exponentials, x.dtype, isa);
     const auto normalize = kernel_function(kernels::softmax_normalize, y.dtype, isa);
+    const auto streamed = stream ? normalize.streamed() : std::nullopt;
     Split(c, rows).run([&](const Part &part) {
         Buffer<2> from, to;
         Buffer<2, float> exponentials;
-        // f32 rows are their own place for the exponentials.
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);
         const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / exponentials_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
-            char *const result = stream ? tile.data() : piece.data[1];
-            const int64_t result_pitch = stream ? piece.columns : piece.pitch[1];
-            const bool in_result = y.dtype == DType::f32;
+            const bool streams_itself = streamed && begins_lines(piece.data[1], piece.pitch[1] * size);
+            const bool by_tile = stream && !streams_itself;
+            char *const result = by_tile ? tile.data() : piece.data[1];
+            const int64_t result_pitch = by_tile ? piece.columns : piece.pitch[1];
+            // f32 rows in cache are their own place for the exponentials.
+            const bool in_result = y.dtype == DType::f32 && !streams_itself;
             float *const scratch = reinterpret_cast<float *>(in_result ? result : exponentials_tile);
             const int64_t scratch_pitch = in_result ? result_pitch : piece.columns;
+            // The row after each is read from memory while exponentials are computed, which takes as long.
+            const int next = piece.pitch[0] <= INT_MAX ? static_cast<int>(piece.pitch[0]) : 0;
             in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
                 from.set(piece.data[0] + row * piece.pitch[0] * size, piece.columns, rows, piece.pitch[0]);
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
-                exponentiate({from, call.scale, exponentials});
+                exponentiate({from, call.scale, next, exponentials});
             });
             in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
                 to.set(result + row * result_pitch * size, piece.columns, rows, result_pitch);
-                normalize({exponentials, to});
+                (streams_itself ? *streamed : normalize)({exponentials, to});
             });
-            if (stream) {
-                const int64_t x_pitch = piece.pitch[0] * size;
-                tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                                piece.data[0] + piece.rows * x_pitch, x_pitch);
+            if (by_tile) {
+                tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size, nullptr, 0);
             }
         });
     });

@@ -1,10 +1,10 @@
 // Outputs too large to stay in any cache are written around the caches.
 //
 // An ordinary store of a line that is not in cache first reads the line: a norm then moves three streams through memory
-// instead of two. Halide has no non-temporal stores. Elementwise kernels and norms have a second form that does
-// (cmake/host/streamed_form.h), for outputs that begin at a line. Otherwise, and of softmax, which reads what it has written, the
-// kernel writes into a tile that stays in cache, and the tile is copied out by stores that bypass it. While that lasts the kernel
-// reads nothing, so the copy prefetches input that it will read later, line by line between its stores
+// instead of two. Halide has no non-temporal stores. Elementwise kernels, norms and softmax have a second form that does
+// (cmake/host/streamed_form.h), for outputs that begin at a line. Otherwise rows are written into a tile that stays in cache, and the
+// tile is copied out by stores that bypass it. While that lasts the kernel of a norm reads nothing, so the copy prefetches input that
+// it will read later, line by line between its stores. Softmax prefetches its next row while it computes exponentials
 // (docs/results/kernel-notes.md has what each bought).
 #ifndef HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 #define HALYARD_RUNTIME_CPU_OPS_STREAMING_H
