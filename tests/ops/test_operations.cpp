@@ -231,7 +231,7 @@ TEST_P(EveryOperation, InPlaceGivesTheSameBits) {
     };
     for (const std::vector<Alias> &aliases : operation.in_place) {
         for (const halyard_isa isa : distinct_isas()) {
-            // Rows of which a block of rows (row_block_bytes) does not hold all.
+            // Rows of which a block (norm.cpp) does not hold all.
             const Shape several_blocks = reduced ? Shape{7, 700} : Shape{5, 4096};
             for (const Shape &shape : {Shape{1}, Shape{67}, Shape{3, 33}, several_blocks, Shape{2, 2, 129}}) {
                 ASSERT_NO_FATAL_FAILURE(expect_same_in_place(shape, Invocation::compact, aliases, isa));

@@ -16,6 +16,10 @@ namespace {
 // A row operation can be streamed if a row fits a tile: 16384 f32 features.
 constexpr int64_t row_tile_bytes = 64 * 1024;
 
+// Bytes of a block of rows: what one kernel has written is in the first-level cache when the next one reads it, and little of a tile
+// waits while it is copied out (docs/results/kernel-notes.md).
+constexpr int64_t sum_block_bytes = 16384, exponentials_block_bytes = 8192, tile_block_bytes = 4096;
+
 Rows rows_of(std::initializer_list<const View *> views) {
     Rows rows(false);
     for (const View *view : views) {
@@ -50,16 +54,19 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
         auto streamed = make_kernel(isa);
         const bool has_form = streamed.stream();
         Tile<row_tile_bytes> tile(true, isa);
-        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
-        rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
-            if (has_form && begins_lines(piece.data[1], piece.pitch[1] * size)) {
+        const int64_t tile_rows = std::max<int64_t>(1, tile_block_bytes / row_bytes);
+        rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
+            const int64_t x_pitch = piece.pitch[0] * size, y_pitch = piece.pitch[1] * size;
+            if (has_form && begins_lines(piece.data[1], y_pitch)) {
                 streamed(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
                 return;
             }
-            kernel(piece.data[0], piece.pitch[0], tile.data(), piece.columns, piece.columns, piece.rows);
-            const int64_t x_pitch = piece.pitch[0] * size;
-            tile.store_rows(piece.data[1], row_bytes, piece.rows, piece.pitch[1] * size,
-                            piece.data[0] + piece.rows * x_pitch, x_pitch);
+            for (int64_t row = 0; row < piece.rows; row += tile_rows) {
+                const int64_t count = std::min(tile_rows, piece.rows - row);
+                char *const x = piece.data[0] + row * x_pitch;
+                kernel(x, piece.pitch[0], tile.data(), piece.columns, piece.columns, count);
+                tile.store_rows(piece.data[1] + row * y_pitch, row_bytes, count, y_pitch, x + count * x_pitch, x_pitch);
+            }
         });
     });
 }
@@ -81,7 +88,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
         const bool has_form = stream_y && streamed.stream();
         Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
-        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / row_bytes);
+        const int64_t block = std::max<int64_t>(1, (may_stream ? tile_block_bytes : sum_block_bytes) / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             const bool streams_itself = has_form && begins_lines(piece.data[3], piece.pitch[3] * size);
             const bool by_tile = stream_y && !streams_itself;
@@ -202,7 +209,7 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
         Buffer<2, float> exponentials;
         alignas(64) char exponentials_tile[row_tile_bytes];
         Tile<row_tile_bytes> tile(stream, isa);
-        const int64_t block = std::max<int64_t>(1, parameters.row_block_bytes / exponentials_bytes);
+        const int64_t block = std::max<int64_t>(1, exponentials_block_bytes / exponentials_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
             const bool streams_itself = streamed && begins_lines(piece.data[1], piece.pitch[1] * size);
             const bool by_tile = stream && !streams_itself;
@@ -212,12 +219,12 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
             const bool in_result = y.dtype == DType::f32 && !streams_itself;
             float *const scratch = reinterpret_cast<float *>(in_result ? result : exponentials_tile);
             const int64_t scratch_pitch = in_result ? result_pitch : piece.columns;
-            // The row after each is read from memory while exponentials are computed, which takes as long.
-            const int next = piece.pitch[0] <= INT_MAX ? static_cast<int>(piece.pitch[0]) : 0;
+            // The next block is read from memory while exponentials are computed, which takes as long.
+            const int64_t next = block * piece.pitch[0];
             in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
                 from.set(piece.data[0] + row * piece.pitch[0] * size, piece.columns, rows, piece.pitch[0]);
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
-                exponentiate({from, call.scale, next, exponentials});
+                exponentiate({from, call.scale, static_cast<int>(next <= INT_MAX ? next : 0), exponentials});
             });
             in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);

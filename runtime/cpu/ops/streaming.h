@@ -80,13 +80,12 @@ public:
     char *data() { return bytes_; }
 
     /** Copies compact rows of the tile to rows that are `pitch` bytes apart, and prefetches as many bytes of rows at `next`,
-     *  `next_pitch` bytes apart, or of a later block. */
+     *  `next_pitch` bytes apart, unless it is null. */
     void store_rows(char *destination, int64_t row_bytes, int64_t rows, int64_t pitch, const char *next,
                     int64_t next_pitch) const {
-        const int64_t blocks = parameters.row_prefetch_blocks;
         for (int64_t row = 0; row < rows; row++) {
             copy_(destination + row * pitch, bytes_ + row * row_bytes, row_bytes,
-                  blocks > 0 ? next + ((blocks - 1) * rows + row) * next_pitch : nullptr);
+                  next ? next + row * next_pitch : nullptr);
         }
     }
 
