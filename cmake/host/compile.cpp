@@ -2,12 +2,13 @@
 // flags, and the text that the preprocessor gives, without the paths that it comes from. A launcher of compilers for CMake.
 //
 //   halyard_compile COMPILER ARGUMENT...
-//       compiles as the command does, -o OBJECT and -c SOURCE being among the arguments
+//       compiles as the command does, -o OBJECT, -c SOURCE and -MF DEPENDENCIES being among the arguments
 //
 // Objects that depend on more are made anew each time: those with debug information, of sanitizers or profiles, and for the machine
 // at hand. So are those with warnings, which are to be seen again. The status is that of the compiler.
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +16,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel_cache.h"
@@ -63,7 +66,7 @@ bool can_be_kept(const Words &words) {
         return is_machine || begins_with(word, "-g") || begins_with(word, "-fsanitize") ||
                begins_with(word, "-fprofile") || begins_with(word, "--coverage") || begins_with(word, "@");
     };
-    return is_there("-c") && is_there("-o") && std::none_of(words.begin(), words.end(), depends_on_more);
+    return is_there("-c") && is_there("-o") && is_there("-MF") && std::none_of(words.begin(), words.end(), depends_on_more);
 }
 
 const std::string &word_after(const Words &words, const std::string &word) {
@@ -100,6 +103,31 @@ Words preprocessing(Words words, const std::string &text) {
     return words;
 }
 
+/** When a file or its name changed last, in the file system's time; after all times if it is gone. */
+std::pair<time_t, long> last_change(const std::string &file) {
+    struct stat status;
+    if (stat(file.c_str(), &status) != 0) {
+        return {std::numeric_limits<time_t>::max(), 0};
+    }
+    return {status.st_ctim.tv_sec, status.st_ctim.tv_nsec};
+}
+
+/** The files that a rule of make names behind its colon. */
+Words prerequisites(const std::string &rule) {
+    Words files(1);
+    for (std::size_t i = rule.find(": ") + 1; i < rule.size(); i++) {
+        const bool is_escaped = rule[i] == '\\' && i + 1 < rule.size();
+        const char c = is_escaped ? rule[++i] : rule[i];
+        if (c == '\n' || (c == ' ' && !is_escaped)) {
+            files.emplace_back();
+        } else {
+            files.back() += c;
+        }
+    }
+    files.erase(std::remove(files.begin(), files.end(), ""), files.end());
+    return files;
+}
+
 /** Files beside the object that go when it is made. */
 struct Temporary {
     std::string file;
@@ -117,6 +145,8 @@ int compile(const Words &words) {
         std::cerr << read_file(messages.file);
         return status;
     };
+    write_file(text.file, "");
+    const auto begin = last_change(text.file);
     if (const int status = run(preprocess, messages.file); status != 0) {
         return fail(status);
     }
@@ -131,7 +161,9 @@ int compile(const Words &words) {
         return fail(status);
     }
     // Unless a source was changed meanwhile.
-    if (run(preprocess, messages.file) == 0 && key == key_of_command(words) + read_file(text.file)) {
+    const Words sources = prerequisites(read_file(word_after(words, "-MF")));
+    const auto is_as_before = [&](const std::string &file) { return last_change(file) <= begin; };
+    if (std::all_of(sources.begin(), sources.end(), is_as_before)) {
         cache.store(key, {read_file(object), ""});
     }
     return 0;

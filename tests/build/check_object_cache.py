@@ -73,6 +73,21 @@ class Objects(unittest.TestCase):
             self.assertEqual((made.returncode, made.stderr), (0, ""), flag)
             self.assertEqual(self.entries(), [], flag)
 
+    def test_what_changes_meanwhile_is_not_kept(self):
+        # A compiler that does so, of a folder whose name make has to escape.
+        folder = self.root / "one/a folder"
+        folder.mkdir()
+        (self.root / "one/value").rename(folder / "value")
+        compiler = self.root / "compiler"
+        for change, kept in (("true", 1), (f"echo '#define VALUE 43' >'{folder}/value'", 0), (f"touch -d 2001-01-01 '{folder}/value'", 0)):
+            compiler.write_text(f'#!/bin/sh\n"{COMPILER}" "$@" || exit\ncase " $* " in *" -c "*) {change} ;; esac\n')
+            compiler.chmod(0o755)
+            before = len(self.entries())
+            words = [PROGRAM, compiler, f"-I{folder}", "-MD", "-MF", "d", "-o", "o", "-c", "source.cpp"]
+            subprocess.run([str(each) for each in words], check=True, cwd=self.root / "one",
+                           env={"PATH": os.environ["PATH"], "HALYARD_CACHE": str(self.root / "cache")})
+            self.assertEqual(len(self.entries()) - before, kept, change)
+
     def test_warnings_are_seen_each_time(self):
         self.write("static int unused() { return 1; }\n" + SOURCE)
         for _ in range(2):
