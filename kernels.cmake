@@ -149,6 +149,8 @@ endforeach()
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_prefetch4_${rows}     matmul    matmul       matmul       rows=${rows} prefetch_interval=4 )
 endforeach()
+# A single row of a linear layer reads its weights once: they are prefetched just before that, into the first-level cache
+halyard_kernel( matmul_near_1             matmul    matmul       matmul       rows=1 near=true )
 # Where x is bf16 as well as the weights, and an instruction set multiplies pairs of them
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_pairs_${rows}         matmul    matmul_pairs matmul_pairs rows=${rows} )
@@ -156,6 +158,7 @@ endforeach()
 foreach(rows RANGE 1 8)
     halyard_kernel( matmul_pairs_prefetch4_${rows} matmul  matmul_pairs matmul_pairs rows=${rows} prefetch_interval=4 )
 endforeach()
+halyard_kernel( matmul_pairs_near_1       matmul    matmul_pairs matmul_pairs rows=1 near=true )
 # Products by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
 

@@ -66,7 +66,8 @@ bool can_be_kept(const Words &words) {
         return is_machine || begins_with(word, "-g") || begins_with(word, "-fsanitize") ||
                begins_with(word, "-fprofile") || begins_with(word, "--coverage") || begins_with(word, "@");
     };
-    return is_there("-c") && is_there("-o") && is_there("-MF") && std::none_of(words.begin(), words.end(), depends_on_more);
+    return is_there("-c") && is_there("-o") && is_there("-MF") &&
+           std::none_of(words.begin(), words.end(), depends_on_more);
 }
 
 const std::string &word_after(const Words &words, const std::string &word) {

@@ -15,12 +15,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,10 +38,15 @@ struct ProgramFailed {
     int status;
 };
 
-// Halide 21 emits prefetches of the non-temporal kind alone, which on x86 bypass the second-level cache, and on ARM ask for
-// the first. What is prefetched here is read by every tile of rows in turn, long after: that kind is slower than none
-// (docs/results/kernel-notes.md).
-const std::pair<std::string, std::string> edits[] = {{"prefetchnta", "prefetcht1"}, {"pldl1strm", "pldl2keep"}};
+using Edits = std::vector<std::pair<std::string, std::string>>;
+
+/** Halide 21 emits prefetches of the non-temporal kind alone, which on x86 bypass the second-level cache, and on ARM ask for the first.
+ *  What is prefetched here is mostly read by every tile of rows in turn, long after: that kind is slower than none. With near=true it is
+ *  read once, soon after (docs/results/kernel-notes.md has both). */
+Edits prefetch_edits(const Words &arguments) {
+    const bool near = std::find(arguments.begin(), arguments.end(), "near=true") != arguments.end();
+    return {{"prefetchnta", near ? "prefetcht0" : "prefetcht1"}, {"pldl1strm", near ? "pldl1keep" : "pldl2keep"}};
+}
 
 [[noreturn]] void execute(const Words &words) {
     std::vector<char *> arguments;
@@ -102,6 +109,16 @@ struct Assembler {
     Words command;
 };
 
+/** A whole number that is not negative. */
+int number_of(const std::string &word) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error != std::errc() || end != word.data() + word.size() || number < 0) {
+        throw std::runtime_error("--streamed takes a number of bytes, not '" + word + "'");
+    }
+    return number;
+}
+
 void replace_all(std::string &text, const std::string &from, const std::string &to) {
     for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
         text.replace(at, from.size(), to);
@@ -122,7 +139,7 @@ Kernel make(const std::string &stem, const std::optional<int> &streamed, const W
         return {read_file(object), ""};
     }
     std::string text = read_file(assembly);
-    for (const auto &[from, to] : edits) {
+    for (const auto &[from, to] : prefetch_edits(command)) {
         replace_all(text, from, to);
     }
     if (streamed) {
@@ -200,7 +217,7 @@ int main(int count, char **arguments) {
         const std::ptrdiff_t before = dashes - words.begin();
         std::optional<int> streamed;
         if (i + 1 < before && words[i] == "--streamed") {
-            streamed = std::stoi(words[i + 1]);
+            streamed = number_of(words[i + 1]);
             i += 2;
         }
         if (i + 2 < before && words[i] == "--assemble") {

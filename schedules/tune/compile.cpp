@@ -46,10 +46,8 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
     if (!prefetch.empty()) {
         words.insert(words.end(), {"--streamed", prefetch});
     }
-    if (variant.kernel->is_matmul() || !prefetch.empty() || !flags.empty()) {
-        words.insert(words.end(), {"--assemble", HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC});
-        words.insert(words.end(), flags.begin(), flags.end());
-    }
+    words.insert(words.end(), {"--assemble", HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC});
+    words.insert(words.end(), flags.begin(), flags.end());
     words.insert(words.end(),
                  {"--", program, variant.kernel->generator, variant.symbol(), "target=" + variant.halide_target()});
     for (const auto &[name, value] : variant.parameters()) {

@@ -4,7 +4,7 @@
 No kernel calls anything but memory functions: a call of expf, tanhf or fmaf is one call per element. Kernels for
 instruction sets with fused multiply-add use it in vectors wherever there is a loop, and no kernel uses registers or
 instructions of a stronger set than its own. The loops of matrix products keep their sums in registers (but where they
-widen 16 bits with SSE4.1) and fetch weights into the second-level cache, where softmax fetches the next row. Those that are written for NEON go to the stack nowhere.
+widen 16 bits with SSE4.1) and fetch weights into the second-level cache, where softmax fetches the next row, and those of single rows into the first. Those that are written for NEON go to the stack nowhere.
 Streamed forms alone store around the caches, and at addresses that are aligned where an output begins at a line.
 """
 import argparse
@@ -32,7 +32,7 @@ class X86:
     scalar_fma = re.compile(r"^vfn?m(?:add|sub)\d{3}ss$")
     product = re.compile(r"fmadd|mulps|vdpbf16ps|pmaddwd")
     stack = "(%rsp"
-    fetch, other_fetch = "prefetcht1", "prefetchnta"
+    fetch, near_fetch, other_fetch = "prefetcht1", "prefetcht0", "prefetchnta"
 
     @staticmethod
     def target(name, operands):
@@ -47,7 +47,7 @@ class Arm:
     scalar_fma = re.compile(r"^fn?m(?:add|sub)$")
     product = re.compile(r"\t(?:fmla|bfmlal[bt]|bfdot|bfmmla|sdot|smull2?)\tv")
     stack = "[sp"
-    fetch, other_fetch = "pldl2keep", "pldl1strm"
+    fetch, near_fetch, other_fetch = "pldl2keep", "pldl1keep", "pldl1strm"
 
     @staticmethod
     def target(name, operands):
@@ -119,7 +119,7 @@ def product_loops(text, arch):
     return sorted((each for each in counted if each[0]), key=lambda each: -each[0])
 
 
-def product_problems(text, arch, few_registers, takes_codes):
+def product_problems(text, arch, few_registers, takes_codes, fetch):
     found = product_loops(text, arch)
     if not found:
         yield "has no loop of multiplications"
@@ -130,8 +130,8 @@ def product_problems(text, arch, few_registers, takes_codes):
     if stack * (1 if takes_codes else 20) > products and not few_registers:
         yield f"goes to the stack {stack} times in its innermost loop"
     # The loop with most of them may be that which widens halves.
-    if not any(arch.fetch in line for _, body in found for line in body) or arch.other_fetch in text:
-        yield "does not fetch weights into the second-level cache"
+    if not any(fetch in line for _, body in found for line in body) or arch.other_fetch in text:
+        yield f"does not fetch weights by {fetch}"
 
 
 def exponentials_problems(text, arch):
@@ -190,7 +190,9 @@ def main():
             problems.append(f"{path.name} calls {', '.join(sorted(foreign))}")
 
         if is_tile:
-            problems += [f"{path.name} {problem}" for problem in product_problems(text, arch, path.stem.endswith("f16_sse41"), "_codes" in path.stem)]
+            fetch = arch.near_fetch if "_near_" in path.stem else arch.fetch
+            problems += [f"{path.name} {problem}"
+                         for problem in product_problems(text, arch, path.stem.endswith("f16_sse41"), "_codes" in path.stem, fetch)]
         if path.stem.startswith("hk_softmax_exponentials_"):
             problems += [f"{path.name} {problem}" for problem in exponentials_problems(text, arch)]
         mnemonics = collections.Counter(name for _, name, _, _ in instructions(text))

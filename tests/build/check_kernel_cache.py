@@ -106,6 +106,11 @@ class Cache(unittest.TestCase):
         (self.root / "second ()/hk_relu.o").write_text("other")
         self.assertEqual(self.make(folder="third"), ([], first))
 
+    def test_where_prefetches_go(self):
+        for near, kinds in (("true", "prefetcht0 pldl1keep"), ("false", "prefetcht1 pldl2keep")):
+            self.make("target=x86", f"near={near}")
+            self.assertIn(kinds, (self.root / "build/hk_relu.s").read_text())
+
     def test_the_order_of_arguments_and_the_path_of_the_program_do_not_matter(self):
         self.make("target=x86", "panels=2", "rows=3")
         shutil.copy(self.root / "generate", self.write("elsewhere/generate", ""))
@@ -192,6 +197,11 @@ class Cache(unittest.TestCase):
             made = self.run_it(name, self.root / "digest", "--", self.root / "generate", "relu", "hk_relu", "target=x86", "panels=2")
             self.assertEqual((made.returncode, made.stderr),
                              (1, f"halyard_make_kernel: '{name}' does not end in .o, as an object file must\n"))
+        for bytes in ("many", "-1", "1k", ""):
+            made = self.run_it("k.o", self.root / "digest", "--streamed", bytes, "--assemble", self.root / "digest_of_cc", "cc",
+                               "--", self.root / "generate", "relu", "hk_relu")
+            self.assertEqual((made.returncode, made.stderr),
+                             (1, f"halyard_make_kernel: --streamed takes a number of bytes, not '{bytes}'\n"))
         self.assertEqual(self.log.read_text(), "")
 
     def test_many_at_once(self):

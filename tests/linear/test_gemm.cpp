@@ -211,18 +211,18 @@ public:
     ComputedPanels(int64_t inputs, int64_t panels) : inputs_(inputs), panels_(panels) {}
 
     RightShape shape() const {
-        return {panels_, inputs_, false, panel_bytes(), XForm::f32, TileKind::f32, TileKind::f32_prefetch4, DType::f32};
+        return {panels_, inputs_, false, panel_bytes(), XForm::f32, TileKind::f32, false, DType::f32};
     }
     const char *address(int64_t, int64_t) const { return reinterpret_cast<const char *>(this); }
     static constexpr bool ahead_by_blocks = true;
     int64_t panel_bytes() const { return 0; }
-    int64_t interval_bytes(bool) const { return 0; }
+    int64_t interval_bytes(TileKind) const { return 0; }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile;
     class Reader {
     public:
         Reader(const ComputedPanels &, const GemmPlan &plan, float *scratch)
-            : made_(scratch), product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+            : made_(scratch), product_(plan.isa, DType::f32, plan.kind, plan.tiling.tile_rows) {}
         void multiply(int64_t first_panel, int64_t first_input, const TileCall &call) {
             for (int64_t panel = 0; panel < call.panels; panel++) {
                 for (int64_t k = 0; k < call.depth; k++) {

@@ -13,11 +13,11 @@ namespace halyard {
 /** Rows by panels of the form and dtype it was made for. */
 class TileProduct {
 public:
-    TileProduct(halyard_isa isa, XForm form, DType panels, bool prefetch4, int tile_rows) : tile_rows_(tile_rows) {
+    TileProduct(halyard_isa isa, XForm form, DType panels, TileKind kind, int tile_rows) : tile_rows_(tile_rows) {
         if (form == XForm::pairs) {
-            pairs_.emplace(isa, panels, prefetch4, tile_rows);
+            pairs_.emplace(isa, panels, kind, tile_rows);
         } else {
-            matmul_.emplace(isa, panels, prefetch4, tile_rows);
+            matmul_.emplace(isa, panels, kind, tile_rows);
         }
     }
 
@@ -64,7 +64,8 @@ public:
 
     /** Takes the kernels for the tiles. */
     void begin() {
-        product_.emplace(tiles_.isa, tiles_.form, tiles_.multiplied(), tiles_.prefetch4(), tiles_.tile_rows());
+        product_.emplace(tiles_.isa, tiles_.form, tiles_.multiplied(), tile_kind(tiles_.form, tiles_.prefetch4()),
+                         tiles_.tile_rows());
     }
 
     /** scores[row][key] = query . key, of the keys that tiles see. `next` is read after. */

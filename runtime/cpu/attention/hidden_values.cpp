@@ -50,7 +50,7 @@ void weigh_row(const RowTiles &tiles, const BlockedRows &weights, int64_t row, c
         seen = widened_part(tiles.isa, values, 0, panels, row_first, end - row_first, memory);
     }
     const int width = tile_kernels().width(tiles.isa, tile_kind(tiles.form, false), seen.dtype, 1);
-    TileProduct product(tiles.isa, tiles.form, seen.dtype, false, 1);
+    TileProduct product(tiles.isa, tiles.form, seen.dtype, tile_kind(tiles.form, false), 1);
     for (int64_t panel = 0; panel < panels; panel += width) {
         const Panels w = seen.from(panel, from);
         product(weights, row, from, 1, w, std::min<int64_t>(width, panels - panel), end - from,

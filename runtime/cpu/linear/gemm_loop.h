@@ -41,6 +41,10 @@ struct WorkerMemory {
     float *scratch;
 };
 
+/** Bytes of weights, of all panels of a tile together, from their prefetch into the first-level cache to their use: those of the next
+ *  inputs. The processor's own prefetches are further ahead. */
+constexpr int64_t near_prefetch_bytes = 1024;
+
 /** What the sums of a GEMM start from: f32 [rows, columns], so that they become ((start + block 0) + block 1) + ...; or 0. */
 struct StartingSums {
     const float *data = nullptr;
@@ -105,10 +109,11 @@ private:
 
     void multiply(int64_t panel, int64_t panels, int64_t k, float *sums, const char *after) {
         const Tiling &tiling = plan_.tiling;
-        const int64_t interval_bytes = right_.interval_bytes(plan_.prefetch4);
+        const int64_t interval_bytes = right_.interval_bytes(plan_.kind);
         const auto step = static_cast<int32_t>((interval_bytes + tiling.tiles - 1) / tiling.tiles);
         if (!Right::ahead_by_blocks && tiling.tiles == 1 && !is_amx(plan_.isa, x_.form)) {
-            after = right_.address(panel, k) + parameters.gemm_prefetch_bytes / panels;
+            after = right_.address(panel, k) +
+                    (is_near(plan_.kind) ? near_prefetch_bytes : parameters.gemm_prefetch_bytes) / panels;
         }
         const int64_t next_panel = right_.panel_bytes() <= INT32_MAX / max_group_panels ? right_.panel_bytes() : 0;
         reader_.multiply(panel, k,

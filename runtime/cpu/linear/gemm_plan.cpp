@@ -5,6 +5,7 @@
 
 #include "core/parameters.h"
 #include "core/system/environment.h"
+#include "cpu/ops/streaming.h"
 
 namespace halyard {
 namespace {
@@ -69,7 +70,7 @@ Tiling::Tiling(halyard_isa isa, XForm x, int64_t rows) {
 
 GemmPlan plan_gemm(halyard_isa isa, const RightShape &right, const Tiling &tiling, int64_t rows, int64_t x_bytes,
                    int threads) {
-    GemmPlan plan = {isa, tiling, rows, right.panels, right.inputs, k_block, false, 0, 0, 0, 0, 0};
+    GemmPlan plan = {isa, tiling, rows, right.panels, right.inputs, k_block, right.kind, 0, 0, 0, 0, 0};
     if (is_amx(isa, right.x)) {
         // With a single tile of rows, weights that come from beyond the second-level cache are read a tenth faster without
         // k blocks.
@@ -80,9 +81,14 @@ GemmPlan plan_gemm(halyard_isa isa, const RightShape &right, const Tiling &tilin
         const auto width = [&](TileKind kind) {
             return tile_kernels().width(isa, kind, right.dtype, tiling.tile_rows);
         };
-        plan.prefetch4 =
-            tiling.tiles >= prefetch4_interval && right.prefetch4_kind != right.kind && width(right.prefetch4_kind) > 0;
-        plan.tile_panels = width(plan.prefetch4 ? right.prefetch4_kind : right.kind);
+        if (tiling.tiles >= prefetch4_interval && width(prefetch4_kind(right.kind)) > 0) {
+            plan.kind = prefetch4_kind(right.kind);
+        } else if (tiling.tiles == 1 && right.read_in_place && width(near_kind(right.kind)) > 0 &&
+                   right.panels * right.panel_bytes <= last_level_cache() / 2) {
+            // Weights that may be in the last-level cache: from memory, which answers later, those that prefetch far are as fast or faster.
+            plan.kind = near_kind(right.kind);
+        }
+        plan.tile_panels = width(plan.kind);
     }
     // Kernels count elements in 32 bits: of panels that are longer than that allows, they get one at a time.
     if (right.inputs * panel_width > INT32_MAX / max_group_panels) {

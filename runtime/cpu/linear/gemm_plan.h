@@ -40,11 +40,12 @@ struct Tiling {
 /** What a plan must know of a right operand (cpu/linear/right_operands.h). */
 struct RightShape {
     int64_t panels, inputs;
-    bool gated;                     // panels of gate and up take turns
-    int64_t panel_bytes;            // in memory
-    XForm x;                        // what its kernels read of the left operand
-    TileKind kind, prefetch4_kind;  // its kernels; the second is the first where there are none that prefetch seldom
-    DType dtype;                    // theirs
+    bool gated;           // panels of gate and up take turns
+    int64_t panel_bytes;  // in memory
+    XForm x;              // what its kernels read of the left operand
+    TileKind kind;        // its kernels, or those that prefetch otherwise
+    bool read_in_place;   // they read it where it lies in memory
+    DType dtype;          // theirs
 };
 
 /** One GEMM, decided. The sums over the inputs are made in k blocks of `depth` inputs each, and added in the order of the
@@ -54,7 +55,7 @@ struct GemmPlan {
     Tiling tiling;
     int64_t rows, panels, inputs;
     int64_t depth;                // inputs of a kernel call
-    bool prefetch4;               // many tiles of rows: kernels that prefetch once in four inputs
+    TileKind kind;                // of the kernels
     int tile_panels;              // of a kernel call
     int group_panels;             // whose sums are held at a time
     int64_t groups, task_groups;  // of all, and of those a thread takes at a time

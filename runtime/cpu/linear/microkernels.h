@@ -31,13 +31,15 @@ constexpr bool keeps_bits(halyard_isa isa) {
     return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA;
 }
 
-/** Kinds of tile kernels: what they read of x and of the weights, and how often they prefetch; those for quantized weights
+/** Kinds of tile kernels: what they read of x and of the weights, how often they prefetch, and whether into the first-level cache; those for quantized weights
  *  (generators/matmul_codes.cpp) by the bits of what they read. */
 enum class TileKind {
     f32,
     f32_prefetch4,
+    f32_near,
     pairs,
     pairs_prefetch4,
+    pairs_near,
     codes4,
     codes8,
     codes32,
@@ -49,7 +51,7 @@ enum class TileKind {
     int8_two_levels_codes8,
     int8_two_levels_signed_codes8
 };
-constexpr int tile_kinds = 14;
+constexpr int tile_kinds = 16;
 
 /** For weights that are no codes; for rows in 8 bits, of which codes alone make products, the kind whose tiles are as tall. */
 constexpr TileKind tile_kind(XForm x, bool prefetch4) {
@@ -62,6 +64,19 @@ constexpr TileKind tile_kind(XForm x, bool prefetch4) {
         break;
     }
     return TileKind::int8_codes4;
+}
+/** The kind that prefetches once in four inputs, and that which does so into the first-level cache, or `kind` where there is none. */
+constexpr TileKind prefetch4_kind(TileKind kind) {
+    return kind == TileKind::f32 ? TileKind::f32_prefetch4 : kind == TileKind::pairs ? TileKind::pairs_prefetch4 : kind;
+}
+constexpr TileKind near_kind(TileKind kind) {
+    return kind == TileKind::f32 ? TileKind::f32_near : kind == TileKind::pairs ? TileKind::pairs_near : kind;
+}
+constexpr bool is_prefetch4(TileKind kind) {
+    return kind == TileKind::f32_prefetch4 || kind == TileKind::pairs_prefetch4;
+}
+constexpr bool is_near(TileKind kind) {
+    return kind == TileKind::f32_near || kind == TileKind::pairs_near;
 }
 
 /** For codes as they are. */
@@ -99,8 +114,10 @@ constexpr Kernel tile_kernel_table[tile_kinds][max_tile_rows] = {
     { Kernel::kind##_1, Kernel::kind##_2, Kernel::kind##_3, Kernel::kind##_4 }
     HALYARD_TILES(matmul),
     HALYARD_TILES(matmul_prefetch4),
+    {Kernel::matmul_near_1},
     HALYARD_TILES(matmul_pairs),
     HALYARD_TILES(matmul_pairs_prefetch4),
+    {Kernel::matmul_pairs_near_1},
     HALYARD_TILES(matmul_codes4),
     HALYARD_TILES(matmul_codes8),
     HALYARD_TILES(matmul_codes32),
@@ -132,11 +149,11 @@ struct TileKernels {
     static constexpr Kernel of(TileKind kind, int rows) {
         return tile_kernel_table[static_cast<int>(kind)][rows - 1];
     }
-    static constexpr KernelOf<arguments::Matmul> kernel(bool prefetch4, int rows) {
-        return {of(tile_kind(XForm::f32, prefetch4), rows)};
+    static constexpr KernelOf<arguments::Matmul> kernel(TileKind kind, int rows) {
+        return {of(kind, rows)};
     }
-    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(bool prefetch4, int rows) {
-        return {of(tile_kind(XForm::pairs, prefetch4), rows)};
+    static constexpr KernelOf<arguments::MatmulPairs> pairs_kernel(TileKind kind, int rows) {
+        return {of(kind, rows)};
     }
     static constexpr KernelOf<arguments::MatmulCodes> code_kernel(TileKind kind, int rows) {
         return {of(kind, rows)};

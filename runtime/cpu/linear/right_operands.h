@@ -5,7 +5,7 @@
 //     RightShape shape() const;                               for the plan
 //     const char *address(panel, k) const;                    where a k block of a panel begins, to be prefetched
 //     int64_t panel_bytes() const;                            from one panel to the next
-//     int64_t interval_bytes(bool prefetch4) const;           of a panel, from one prefetch of the kernel to the next
+//     int64_t interval_bytes(TileKind kind) const;            of a panel, from one prefetch of the kernel to the next
 //     static constexpr bool ahead_by_blocks;                  a single tile of rows prefetches the next k block, as several do, and
 //                                                             not what comes some bytes later
 //     static constexpr int64_t scratch_floats;                that a reader needs
@@ -51,8 +51,8 @@ public:
 
 protected:
     RightShape shape_for(XForm x, DType of_kernels) const {
-        return {matrix_.panels,      matrix_.inputs,     matrix_.gated, panel_bytes(), x,
-                tile_kind(x, false), tile_kind(x, true), of_kernels};
+        return {matrix_.panels,      matrix_.inputs,        matrix_.gated, panel_bytes(), x,
+                tile_kind(x, false), of_kernels == dtype(), of_kernels};
     }
     /** What so many inputs of a panel take as they are stored. */
     int64_t bytes_of(int inputs) const { return inputs * panel_width * size_of(dtype()); }
@@ -67,13 +67,13 @@ class PanelsAsTheyAre : public PanelForm {
 public:
     using PanelForm::PanelForm;
     RightShape shape() const { return shape_for(x, dtype()); }
-    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, dtype())); }
+    int64_t interval_bytes(TileKind kind) const { return bytes_of(prefetch_interval(is_prefetch4(kind), dtype())); }
 
     static constexpr int64_t scratch_floats = 0;
     class Reader {
     public:
         Reader(const PanelsAsTheyAre &form, const GemmPlan &plan, float *)
-            : form_(form), product_(plan.isa, form.dtype(), plan.prefetch4, plan.tiling.tile_rows) {}
+            : form_(form), product_(plan.isa, form.dtype(), plan.kind, plan.tiling.tile_rows) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) { product_(call, form_.at(panel, k)); }
 
     private:
@@ -97,14 +97,14 @@ class WidenedPanels : public PanelForm {
 public:
     using PanelForm::PanelForm;
     RightShape shape() const { return shape_for(XForm::f32, DType::f32); }
-    int64_t interval_bytes(bool prefetch4) const { return bytes_of(prefetch_interval(prefetch4, DType::f32)); }
+    int64_t interval_bytes(TileKind kind) const { return bytes_of(prefetch_interval(is_prefetch4(kind), DType::f32)); }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile;
     class Reader {
     public:
         Reader(const WidenedPanels &form, const GemmPlan &plan, float *scratch)
             : form_(form), isa_(plan.isa), wide_(widened_block(scratch)),
-              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+              product_(plan.isa, DType::f32, plan.kind, plan.tiling.tile_rows) {}
         void multiply(int64_t panel, int64_t k, const TileCall &call) {
             widen_panels(isa_, form_.at(panel, k), wide_, call.depth, call.panels);
             product_(call, wide_);
@@ -140,7 +140,7 @@ public:
 
 protected:
     RightShape shape_for(XForm x, TileKind kind) const {
-        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes_, x, kind, kind, DType::f32};
+        return {weights_.panels, weights_.in_features, weights_.gated, panel_bytes_, x, kind, true, DType::f32};
     }
     int64_t bytes_of(int inputs) const { return int64_t{inputs} * panel_width * layout().bits / 8; }
 
@@ -156,7 +156,7 @@ public:
     using CodeForm::CodeForm;
     TileKind kind() const { return tile_kind_of_codes(x, layout().bits); }
     RightShape shape() const { return shape_for(x, kind()); }
-    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(layout().bits)); }
+    int64_t interval_bytes(TileKind) const { return bytes_of(code_step_inputs(layout().bits)); }
 
     static constexpr int64_t scratch_floats = expanded_floats(max_tile_panels);
     class Reader {
@@ -191,7 +191,7 @@ class WidenedCodes : public CodeForm {
 public:
     using CodeForm::CodeForm;
     RightShape shape() const { return shape_for(XForm::f32, TileKind::codes32); }
-    int64_t interval_bytes(bool) const { return bytes_of(code_step_inputs(32)); }
+    int64_t interval_bytes(TileKind) const { return bytes_of(code_step_inputs(32)); }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile + expanded_floats(max_tile_panels);
     class Reader {

@@ -72,8 +72,8 @@ public:
 /** The kernels of rows in f32, and of panels in f32 or 16 bits, which they widen. */
 class MatmulCall {
 public:
-    MatmulCall(halyard_isa isa, DType panels, bool prefetch4, int tile_rows)
-        : kernel_(kernel_function(TileKernels::kernel(prefetch4, tile_rows), panels, isa)) {}
+    MatmulCall(halyard_isa isa, DType panels, TileKind kind, int tile_rows)
+        : kernel_(kernel_function(TileKernels::kernel(kind, tile_rows), panels, isa)) {}
 
     void operator()(const TileCall &call, const Panels &w) {
         buffers_.describe(call);
@@ -100,9 +100,9 @@ private:
 /** The kernels of rows and panels in pairs of bf16. */
 class PairsCall {
 public:
-    PairsCall(halyard_isa isa, DType panels, bool prefetch4, int tile_rows)
+    PairsCall(halyard_isa isa, DType panels, TileKind kind, int tile_rows)
         : kernel_(kernel_function(is_amx(isa, XForm::pairs) ? kernels::matmul_tiles
-                                                            : TileKernels::pairs_kernel(prefetch4, tile_rows),
+                                                            : TileKernels::pairs_kernel(kind, tile_rows),
                                   panels, isa)) {}
 
     void operator()(const TileCall &call, const Panels &w) {

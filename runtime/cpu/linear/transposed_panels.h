@@ -22,7 +22,7 @@ public:
                 panel_bytes(),
                 XForm::f32,
                 TileKind::f32,
-                TileKind::f32_prefetch4,
+                false,
                 DType::f32};
     }
     /** Tiles of a block lie a panel apart, and the processor fetches each on its own. */
@@ -31,14 +31,14 @@ public:
     }
     static constexpr bool ahead_by_blocks = true;
     int64_t panel_bytes() const { return input_bytes(panel_width, matrix_.first.dtype); }
-    int64_t interval_bytes(bool) const { return 0; }
+    int64_t interval_bytes(TileKind) const { return 0; }
 
     static constexpr int64_t scratch_floats = widened_floats_of_tile + panel_width * panel_width;
     class Reader {
     public:
         Reader(const TransposedPanels &form, const GemmPlan &plan, float *scratch)
             : form_(form), isa_(plan.isa), block_(scratch), tile_(scratch + widened_floats_of_tile),
-              product_(plan.isa, DType::f32, plan.prefetch4, plan.tiling.tile_rows) {}
+              product_(plan.isa, DType::f32, plan.kind, plan.tiling.tile_rows) {}
 
         void multiply(int64_t first_panel, int64_t first_input, const TileCall &call) {
             for (int64_t panel = 0; panel < call.panels; panel++) {

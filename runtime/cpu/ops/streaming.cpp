@@ -37,6 +37,8 @@ int64_t read_last_level_cache() {
     return std::min(largest > 0 ? largest : default_last_level_cache, most_per_processor * std::max(1L, processors));
 }
 
+}  // namespace
+
 int64_t last_level_cache() {
     static std::atomic<int64_t> size{0};  // constant-initialized; every thread finds the same value
     int64_t known = size.load(std::memory_order_relaxed);
@@ -46,8 +48,6 @@ int64_t last_level_cache() {
     }
     return known;
 }
-
-}  // namespace
 
 bool should_stream(const halyard_context &context, int64_t bytes_moved, bool streams) {
     if (context.streaming_min_bytes >= 0) {

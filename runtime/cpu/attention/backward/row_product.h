@@ -29,7 +29,9 @@ public:
     }
 
 private:
-    TileProduct product_of(int tile_rows) const { return TileProduct(isa_, XForm::f32, DType::f32, false, tile_rows); }
+    TileProduct product_of(int tile_rows) const {
+        return TileProduct(isa_, XForm::f32, DType::f32, TileKind::f32, tile_rows);
+    }
 
     void multiply(TileProduct &product, int tile_rows, int64_t tiles, const float *x, const Panels &w, int64_t panels,
                   int64_t inputs, float *sums, int64_t pitch, bool adds) const {
