@@ -31,21 +31,21 @@ void take_ours(RowResult &row, const BenchmarkCase &bench_case, std::size_t limi
                const std::vector<std::vector<double>> &seconds) {
     row.rounds = static_cast<int>(seconds.back().size());
     row.seconds = estimate(seconds.front());
-    // The slowest of what a layer cannot do without; the faster of two copies.
+    // The faster of two reads or copies; what a layer cannot do without besides may take longer.
     std::vector<double> limit = seconds[1];
-    for (std::size_t i = 2; i <= limit_count; i++) {
-        if (row.id.has_roofline()) {
-            limit = by_round(limit, seconds[i], [](double a, double b) { return std::max(a, b); });
-        } else if (estimate(seconds[i]).median < estimate(limit).median) {
-            limit = seconds[i];
-            row.limit_stores = Stores::nontemporal;
-        }
+    if (limit_count > 1 && estimate(seconds[2]).median < estimate(limit).median) {
+        limit = seconds[2];
+        row.limit_stores = Stores::nontemporal;
+    }
+    if (row.id.has_roofline()) {
+        row.limit_stores = Stores::ordinary;
+        row.read_seconds = estimate(limit);
+        row.multiply_add_seconds = estimate(seconds[3]);
+        limit = by_round(limit, seconds[3], [](double a, double b) { return std::max(a, b); });
     }
     row.limit_seconds = estimate(limit);
     row.fraction = ratio(limit, seconds[0]);
     if (row.id.has_roofline()) {
-        row.read_seconds = estimate(seconds[1]);
-        row.multiply_add_seconds = estimate(seconds[2]);
         row.sets = bench_case.sets.size();
         row.resident = bench_case.resident;
     }

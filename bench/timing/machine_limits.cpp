@@ -170,14 +170,22 @@ public:
         return count * rounds * multiply_adds.operations / seconds;
     }
 
+    /** By the faster of the ways to read. */
     double bandwidth(Stream stream, std::size_t working_set) {
+        const double one = bandwidth(stream, table.run[stream], working_set);
+        return stream == stream_read ? std::max(one, bandwidth(stream, table.run_nontemporal[stream], working_set))
+                                     : one;
+    }
+
+private:
+    double bandwidth(Stream stream, void (*run)(StreamArguments), std::size_t working_set) {
         const StreamArguments arguments = place(stream, working_set, arena);
         const double seconds = best_time(
             [&](long passes) {
                 team.run([&](int index) {
                     const StreamArguments part = part_of(stream, arguments, team.size(), index);
                     for (long pass = 0; pass < passes; pass++) {
-                        table.run[stream](part);
+                        run(part);
                     }
                 });
             },
@@ -185,7 +193,6 @@ public:
         return static_cast<double>(arguments.bytes) * bytes_moved(stream) / seconds;
     }
 
-private:
     const StreamTable &table;
     const Buffer &arena;
     Team team;

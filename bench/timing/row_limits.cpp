@@ -28,6 +28,7 @@ struct Copy {
 struct ReadWeights {
     BenchmarkCase *bench_case;
     const StreamTable *streams;
+    Stores way;
     Team *team;
     void operator()(std::size_t index) const {
         for (const auto &weights : bench_case->sets[index].weights) {
@@ -40,7 +41,7 @@ struct ReadWeights {
                 operations::size_of(bench_case->id.dtype);
             const std::size_t bytes = std::min(all, matrices);
             const char *data = static_cast<const char *>(halyard_weights_data(weights.get())) + (all - bytes);
-            run_stream(*streams, stream_read, Stores::ordinary, {data, nullptr, nullptr, nullptr, bytes}, *team);
+            run_stream(*streams, stream_read, way, {data, nullptr, nullptr, nullptr, bytes}, *team);
         }
     }
 };
@@ -52,11 +53,16 @@ public:
     ReadAsMuch(const BenchmarkCase &bench_case, const StreamTable &with, Team &on)
         : bytes(bench_case.id.bytes_moved()), streams(&with), team(&on),
           memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes, Pages::huge)) {}
+    /** The other way to read the same memory. */
+    ReadAsMuch without_requests() const {
+        ReadAsMuch other = *this;
+        other.way = Stores::nontemporal;
+        return other;
+    }
     void operator()(std::size_t) {
         for (std::size_t left = bytes; left > 0;) {
             const std::size_t count = std::min(left, memory->size() - next);
-            run_stream(*streams, stream_read, Stores::ordinary,
-                       {memory->data() + next, nullptr, nullptr, nullptr, count}, *team);
+            run_stream(*streams, stream_read, way, {memory->data() + next, nullptr, nullptr, nullptr, count}, *team);
             left -= count;
             next = next + count == memory->size() ? 0 : next + count;
         }
@@ -64,6 +70,7 @@ public:
 
 private:
     std::size_t bytes, next = 0;
+    Stores way = Stores::ordinary;
     const StreamTable *streams;
     Team *team;
     std::shared_ptr<Buffer> memory;
@@ -123,9 +130,12 @@ std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, hal
         return limits;
     }
     if (bench_case.id.kernel->layer) {
-        append(ReadWeights{&bench_case, &streams, &team});
+        append(ReadWeights{&bench_case, &streams, Stores::ordinary, &team});
+        append(ReadWeights{&bench_case, &streams, Stores::nontemporal, &team});
     } else {
-        append(ReadAsMuch(bench_case, streams, team));
+        const ReadAsMuch read(bench_case, streams, team);
+        append(read);
+        append(read.without_requests());
     }
     append(multiply_adds_of(bench_case.id, isa, team));
     return limits;

@@ -12,7 +12,7 @@
 namespace halyard::bench {
 
 /** Each does nothing but what the row's work cannot do without, on as many threads. Rows of layers: a read of the
- * packed matrices, and as many multiply-adds as the products have, of bytes where rows are in 8 bits; the slower is the limit. Rows of attention, blocks
+ * packed matrices, and as many multiply-adds as the products have, of bytes where rows are in 8 bits; the slower is the limit, the faster of two ways to read being the first. Rows of attention, blocks
  * and models: a read of as many bytes, and the multiply-adds. Other rows: a copy, that is the same streams of the same
  * bytes; out of cache two, with ordinary and with non-temporal stores, of which the faster is the limit: the library
  * may choose its kind of stores too. `bench_case` and `team` must outlive them. */

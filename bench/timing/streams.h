@@ -45,7 +45,7 @@ struct Chains {
 
 struct StreamTable {
     void (*run[stream_count])(StreamArguments arguments);
-    /** As run, with stores that bypass the caches. */
+    /** As run, with stores that bypass the caches; of stream_read, which has none, the way without requests ahead. */
     void (*run_nontemporal[stream_count])(StreamArguments arguments);
     /** In f32 or, where an instruction set is for products of bf16, in these. */
     Chains multiply_adds;
