@@ -11,11 +11,11 @@
 
 namespace halyard::bench {
 
-/** Each does nothing but what the row's work cannot do without, on as many threads. Rows of layers: a read of the
- * packed matrices, and as many multiply-adds as the products have, of bytes where rows are in 8 bits; the slower is the limit, the faster of two ways to read being the first. Rows of attention, blocks
- * and models: a read of as many bytes, and the multiply-adds. Other rows: a copy, that is the same streams of the same
- * bytes; out of cache two, with ordinary and with non-temporal stores, of which the faster is the limit: the library
- * may choose its kind of stores too. `bench_case` and `team` must outlive them. */
+/** Each does nothing but what the row's work cannot do without, on as many threads. Rows of layers: two ways to read the packed
+ * matrices, of which the faster counts, and as many multiply-adds as the products have, of bytes where rows are in 8 bits. The slower of
+ * reading and multiplying is the limit. Rows of attention, blocks and models: as many bytes read likewise, and the multiply-adds. Other
+ * rows: a copy, that is the same streams of the same bytes. Out of cache there are two, with ordinary and with non-temporal stores, of
+ * which the faster is the limit: the library may choose its kind of stores too. `bench_case` and `team` must outlive them. */
 std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, halyard_isa isa, Team &team);
 
 }  // namespace halyard::bench

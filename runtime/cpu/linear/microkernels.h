@@ -31,8 +31,8 @@ constexpr bool keeps_bits(halyard_isa isa) {
     return isa != HALYARD_ISA_AMX && isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA;
 }
 
-/** Kinds of tile kernels: what they read of x and of the weights, how often they prefetch, and whether into the first-level cache; those for quantized weights
- *  (generators/matmul_codes.cpp) by the bits of what they read. */
+/** Kinds of tile kernels: what they read of x and of the weights, how often they prefetch, and whether near, which is into the first-level
+ *  cache; those for quantized weights (generators/matmul_codes.cpp) by the bits of what they read. */
 enum class TileKind {
     f32,
     f32_prefetch4,
@@ -65,7 +65,7 @@ constexpr TileKind tile_kind(XForm x, bool prefetch4) {
     }
     return TileKind::int8_codes4;
 }
-/** The kind that prefetches once in four inputs, and that which does so into the first-level cache, or `kind` where there is none. */
+/** The kind that prefetches once in four inputs, or near; `kind` itself where there is none. */
 constexpr TileKind prefetch4_kind(TileKind kind) {
     return kind == TileKind::f32 ? TileKind::f32_prefetch4 : kind == TileKind::pairs ? TileKind::pairs_prefetch4 : kind;
 }

@@ -4,7 +4,7 @@
 // instead of two. Halide has no non-temporal stores. Elementwise kernels, norms and softmax have a second form that does
 // (cmake/host/streamed_form.h), for outputs that begin at a line. Otherwise rows are written into a tile that stays in cache, and the
 // tile is copied out by stores that bypass it. While that lasts the kernel of a norm reads nothing, so the copy prefetches input that
-// it will read later, line by line between its stores. Softmax prefetches its next row while it computes exponentials
+// it will read later, line by line between its stores. Softmax prefetches its next rows while it computes exponentials
 // (docs/results/kernel-notes.md has what each bought).
 #ifndef HALYARD_RUNTIME_CPU_OPS_STREAMING_H
 #define HALYARD_RUNTIME_CPU_OPS_STREAMING_H
