@@ -10,6 +10,7 @@
 #include "Halide.h"
 
 #include "fma.h"
+#include "matmul_bounds.h"
 #include "panels.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
@@ -77,10 +78,7 @@ public:
         x.dim(1).set_stride(by_pairs ? x_pair_pitch : x_pitch);
         w.dim(0).set_bounds(0, panel_width);
         w.dim(1).set_stride(panel_width);
-        sum.dim(0).set_bounds(0, panel_width);
-        sum.dim(1).set_min(0).set_stride(panel_width);
-        sum.dim(2).set_bounds(0, rows);
-        so_far.dim(1).set_stride(panel_width);
+        bound_sums(sum, so_far, rows);
         tensors.begin_schedule(*this);
         schedules::matmul({prefetch, weight, rest_weight, block, sum, column, panel, row, tile, sum.dim(1).extent(),
                            first, steps_in_group()},

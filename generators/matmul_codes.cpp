@@ -11,6 +11,7 @@
 
 #include "codes.h"
 #include "fma.h"
+#include "matmul_bounds.h"
 #include "runtime/layout/matmul.h"
 #include "schedules/kernel_tensors.h"
 #include "schedules/matmul.h"
@@ -72,14 +73,8 @@ public:
         x.dim(1).set_stride(x_pitch);
         w.dim(0).set_bounds(0, panel_width);
         w.dim(1).set_stride(panel_width);
-        begin_at_zero(scales);
-        scales.dim(0).set_extent(panel_width);
-        scales.dim(1).set_stride(panel_width);
-        scales.dim(2).set_stride((has_offsets() ? scale_vectors : 1) * panel_width);
-        sum.dim(0).set_bounds(0, panel_width);
-        sum.dim(1).set_min(0).set_stride(panel_width);
-        sum.dim(2).set_bounds(0, rows);
-        so_far.dim(1).set_stride(panel_width);
+        bound_scales(scales, has_offsets() ? scale_vectors : 1);
+        bound_sums(sum, so_far, rows);
         tensors.begin_schedule(*this);
         schedules::matmul_codes({prefetch, word, number, block, sum, column, panel, row, tile, sum.dim(1).extent()},
                                 params, get_target());

@@ -137,8 +137,8 @@ int byte_products(halyard_isa isa, int bits) {
     return bits == 8 && !streams_of(isa).multiplies_whole_bytes() ? 2 : 1;
 }
 
-void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team) {
-    const auto run = stores == Stores::ordinary ? table.run[stream] : table.run_nontemporal[stream];
+void run_stream(const StreamTable &table, Stream stream, Loop loop, const StreamArguments &arguments, Team &team) {
+    const auto run = (loop == Loop::first ? table.first : table.second)[stream];
     if (team.size() == 1) {
         run(arguments);
         return;
@@ -170,11 +170,10 @@ public:
         return count * rounds * multiply_adds.operations / seconds;
     }
 
-    /** By the faster of the ways to read. */
+    /** By the faster of the two loops that read. */
     double bandwidth(Stream stream, std::size_t working_set) {
-        const double one = bandwidth(stream, table.run[stream], working_set);
-        return stream == stream_read ? std::max(one, bandwidth(stream, table.run_nontemporal[stream], working_set))
-                                     : one;
+        const double one = bandwidth(stream, table.first[stream], working_set);
+        return stream == stream_read ? std::max(one, bandwidth(stream, table.second[stream], working_set)) : one;
     }
 
 private:

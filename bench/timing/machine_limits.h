@@ -27,7 +27,7 @@ halyard_isa isa_of_products(halyard_isa isa, operations::Dtype dtype);
 /** How many multiply-adds of bytes a product with a code of so many bits takes under `isa`. */
 int byte_products(halyard_isa isa, int bits);
 /** Runs a stream split over the team. */
-void run_stream(const StreamTable &table, Stream stream, Stores stores, const StreamArguments &arguments, Team &team);
+void run_stream(const StreamTable &table, Stream stream, Loop loop, const StreamArguments &arguments, Team &team);
 
 struct FlopsLimit {
     halyard_isa isa;

@@ -11,13 +11,13 @@ namespace {
 struct Copy {
     BenchmarkCase *bench_case;
     const StreamTable *streams;
-    Stores stores;
+    Loop loop;
     Team *team;
     void operator()(std::size_t index) const {
         const OperandSet &set = bench_case->sets[index];
         const bool two_in = set.inputs.size() > 1, two_out = set.outputs.size() > 1;
         const std::size_t bytes = std::max(set.inputs[0].bytes(), set.outputs[0].bytes());
-        run_stream(*streams, bench_case->id.stream(), stores,
+        run_stream(*streams, bench_case->id.stream(), loop,
                    {set.inputs[0].data(), two_in ? set.inputs[1].data() : nullptr, set.outputs[0].data(),
                     two_out ? set.outputs[1].data() : nullptr, bytes},
                    *team);
@@ -28,7 +28,7 @@ struct Copy {
 struct ReadWeights {
     BenchmarkCase *bench_case;
     const StreamTable *streams;
-    Stores way;
+    Loop loop;
     Team *team;
     void operator()(std::size_t index) const {
         for (const auto &weights : bench_case->sets[index].weights) {
@@ -41,7 +41,7 @@ struct ReadWeights {
                 operations::size_of(bench_case->id.dtype);
             const std::size_t bytes = std::min(all, matrices);
             const char *data = static_cast<const char *>(halyard_weights_data(weights.get())) + (all - bytes);
-            run_stream(*streams, stream_read, way, {data, nullptr, nullptr, nullptr, bytes}, *team);
+            run_stream(*streams, stream_read, loop, {data, nullptr, nullptr, nullptr, bytes}, *team);
         }
     }
 };
@@ -53,16 +53,16 @@ public:
     ReadAsMuch(const BenchmarkCase &bench_case, const StreamTable &with, Team &on)
         : bytes(bench_case.id.bytes_moved()), streams(&with), team(&on),
           memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes, Pages::huge)) {}
-    /** The other way to read the same memory. */
-    ReadAsMuch without_requests() const {
+    /** Reads this memory by the second loop. */
+    ReadAsMuch by_second_loop() const {
         ReadAsMuch other = *this;
-        other.way = Stores::nontemporal;
+        other.loop = Loop::second;
         return other;
     }
     void operator()(std::size_t) {
         for (std::size_t left = bytes; left > 0;) {
             const std::size_t count = std::min(left, memory->size() - next);
-            run_stream(*streams, stream_read, way, {memory->data() + next, nullptr, nullptr, nullptr, count}, *team);
+            run_stream(*streams, stream_read, loop, {memory->data() + next, nullptr, nullptr, nullptr, count}, *team);
             left -= count;
             next = next + count == memory->size() ? 0 : next + count;
         }
@@ -70,7 +70,7 @@ public:
 
 private:
     std::size_t bytes, next = 0;
-    Stores way = Stores::ordinary;
+    Loop loop = Loop::first;
     const StreamTable *streams;
     Team *team;
     std::shared_ptr<Buffer> memory;
@@ -123,19 +123,19 @@ std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, hal
         limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, bench_case.sets.size()));
     };
     if (!bench_case.id.has_roofline()) {
-        append(Copy{&bench_case, &streams, Stores::ordinary, &team});
+        append(Copy{&bench_case, &streams, Loop::first, &team});
         if (bench_case.id.cold) {
-            append(Copy{&bench_case, &streams, Stores::nontemporal, &team});
+            append(Copy{&bench_case, &streams, Loop::second, &team});
         }
         return limits;
     }
     if (bench_case.id.kernel->layer) {
-        append(ReadWeights{&bench_case, &streams, Stores::ordinary, &team});
-        append(ReadWeights{&bench_case, &streams, Stores::nontemporal, &team});
+        append(ReadWeights{&bench_case, &streams, Loop::first, &team});
+        append(ReadWeights{&bench_case, &streams, Loop::second, &team});
     } else {
         const ReadAsMuch read(bench_case, streams, team);
         append(read);
-        append(read.without_requests());
+        append(read.by_second_loop());
     }
     append(multiply_adds_of(bench_case.id, isa, team));
     return limits;

@@ -24,8 +24,9 @@ enum Stream {
     stream_count
 };
 
-/** Ordinary stores, or those that bypass the caches. */
-enum class Stores { ordinary, nontemporal };
+/** A stream has two loops: with ordinary stores, and with non-temporal ones. stream_read, which stores nothing, asks for lines ahead in
+ *  the first and leaves that to the hardware in the second. */
+enum class Loop { first, second };
 
 /** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. Loops take and
  *  capture it by value, or they would read its pointers again for each vector. */
@@ -44,9 +45,8 @@ struct Chains {
 };
 
 struct StreamTable {
-    void (*run[stream_count])(StreamArguments arguments);
-    /** As run, with stores that bypass the caches; of stream_read, which has none, the way without requests ahead. */
-    void (*run_nontemporal[stream_count])(StreamArguments arguments);
+    void (*first[stream_count])(StreamArguments arguments);
+    void (*second[stream_count])(StreamArguments arguments);
     /** In f32 or, where an instruction set is for products of bf16, in these. */
     Chains multiply_adds;
     /** In bytes: products of rows in 8 bits with codes of 4 bits. */

@@ -1,22 +1,15 @@
 // See gemm_plan.h.
 #include "cpu/linear/gemm_plan.h"
 
-#include <unistd.h>
-
 #include "core/parameters.h"
+#include "core/system/caches.h"
 #include "core/system/environment.h"
-#include "cpu/ops/streaming.h"
 
 namespace halyard {
 namespace {
 
-int64_t half_of_second_level_cache() {
-    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return (cache > 0 ? cache : 512 * 1024) / 2;
-}
-
 struct Caches {
-    const int64_t half_of_second = half_of_second_level_cache();
+    const int64_t half_of_second = second_level_cache() / 2;
 };
 
 HALYARD_AT_LOAD const Caches caches;

@@ -19,9 +19,6 @@
 
 namespace halyard {
 
-/** Bytes of the largest cache, or of the part that a virtual machine may expect of it. */
-int64_t last_level_cache();
-
 /** Whether calls on more than the caches hold stream if nobody says otherwise. */
 extern const bool outputs_stream;
 
