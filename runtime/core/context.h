@@ -19,7 +19,7 @@ struct halyard_context {
     int default_threads = 0;  // found out when the context was made; 0: when the library was loaded
     halyard_isa max_isa = halyard::isa_cap_none;
     halyard_products products = halyard::default_products();
-    int64_t streaming_min_bytes = -1;  // negative: the size of the last-level cache
+    int64_t streaming_min_bytes = -1;  // negative: three quarters of the last-level cache
     halyard_parallel_for parallel_for = nullptr;
     void *parallel_for_user = nullptr;
     void *cuda_stream = nullptr;

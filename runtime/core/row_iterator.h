@@ -91,6 +91,9 @@ class Split {
 public:
     Split(const halyard_context &context, const Rows &rows);
 
+    /** How many tasks there are. */
+    int parts() const { return parts_; }
+
     template<typename Task>
     void run(const Task &task) const {
         if (parts_ == 1) {

@@ -1,6 +1,7 @@
 // What the definitions of the norms and of softmax promise beyond single values: the worked example, invariances, hard
 // rows, options of RMSNorm, sizes beyond 32 bits.
 #include "support/invocation.h"
+#include "support/test_scale.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -42,6 +43,26 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(Isas, Norms, testing::ValuesIn(supported_isas()),
                          [](const testing::TestParamInfo<halyard_isa> &info) { return halyard_isa_name(info.param); });
+
+TEST_P(Norms, RowsOfACallBeyondTheCachesHaveTheBitsOfRowsAlone) {
+    // Such calls take rows in another order than calls within the second-level cache.
+    const std::int64_t rows = reduced ? 4'097 : 16'385, width = 256;
+    for (const Dtype type : all_dtypes) {
+        for (const char *label : {"layer_norm", "rms_norm"}) {
+            const auto value = [](std::int64_t row, std::int64_t i) { return bell(11, row % 61, i); };
+            const Invocation call = make_call(label, type, {rows, width}, value);
+            const Tensor &all = result_of(call, isa);
+            const Invocation few = make_call(label, type, {61, width}, value);
+            const Tensor &alone = result_of(few, isa);
+            for (std::int64_t row = 0; row < rows; row++) {
+                for (std::int64_t i = 0; i < width; i++) {
+                    ASSERT_EQ(all.bits(row, i), alone.bits(row % 61, i))
+                        << label << ", row " << row << ", feature " << i;
+                }
+            }
+        }
+    }
+}
 
 // ---- LayerNorm ---------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ bool begins_lines(const char *data, int64_t pitch_bytes) {
     return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(pitch_bytes)) % streamed_line == 0;
 }
 
-/** `make_kernel`: returns what a task calls with pieces of x and y, as NormRows. */
+/** `make_kernel`: returns what a task calls with pieces of x and y, as NormRows, which computes rows in this order. */
 template<typename MakeKernel>
 void run(const halyard_context &c, const View &x, const View &y, const MakeKernel &make_kernel) {
     const Rows rows = rows_of({&x, &y});
@@ -43,15 +43,17 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
     const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) &&
                         row_bytes <= row_tile_bytes && x.data != y.data;
 
-    Split(c, rows).run([&](const Part &part) {
-        auto kernel = make_kernel(isa);
+    const Split split(c, rows);
+    const RowOrder order = row_order(split, rows);
+    split.run([&](const Part &part) {
+        auto kernel = make_kernel(isa, order);
         if (!stream) {
             rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
                 kernel(piece.data[0], piece.pitch[0], piece.data[1], piece.pitch[1], piece.columns, piece.rows);
             });
             return;
         }
-        auto streamed = make_kernel(isa);
+        auto streamed = make_kernel(isa, order);
         const bool has_form = streamed.stream();
         Tile<row_tile_bytes> tile(true, isa);
         const int64_t tile_rows = std::max<int64_t>(1, tile_block_bytes / row_bytes);
@@ -161,7 +163,7 @@ public:
     static bool stream() { return false; }
 
     void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
-        in_row_multiples(rows, [&](int64_t first, int64_t count) {
+        in_row_order(RowOrder::side_by_side, rows, [&](int64_t first, int64_t count) {
             x_.set(x + first * x_pitch * size_, columns, count, x_pitch);
             y_.set(y + first * y_pitch * size_, columns, count, y_pitch);
             kernel_({x_, scale_, y_});
@@ -183,8 +185,8 @@ void cpu::norm(Checker &check, const halyard_context &c, const NormCall &call) {
     } else if (call.residual.data) {
         run_fused(c, call);
     } else {
-        run(c, call.x, call.y, [&](halyard_isa isa) {
-            return NormRows(isa, call.x.dtype, call.norm, call.scalars, call.weight, call.bias);
+        run(c, call.x, call.y, [&](halyard_isa isa, RowOrder order) {
+            return NormRows(isa, call.x.dtype, call.norm, call.scalars, call.weight, call.bias, order);
         });
     }
 }
@@ -194,7 +196,7 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
     const Rows rows = rows_of({&x, &y});
     const int64_t exponentials_bytes = rows.width() * size_of(DType::f32);
     if (exponentials_bytes > row_tile_bytes) {
-        run(c, x, y, [&](halyard_isa isa) { return SoftmaxRows(isa, x.dtype, call.scale); });
+        run(c, x, y, [&](halyard_isa isa, RowOrder) { return SoftmaxRows(isa, x.dtype, call.scale); });
         return;
     }
 
@@ -221,12 +223,12 @@ void cpu::softmax(Checker &, const halyard_context &c, const SoftmaxCall &call) 
             const int64_t scratch_pitch = in_result ? result_pitch : piece.columns;
             // The next block is read from memory while exponentials are computed, which takes as long.
             const int64_t next = block * piece.pitch[0];
-            in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
+            in_row_order(RowOrder::side_by_side, piece.rows, [&](int64_t row, int64_t rows) {
                 from.set(piece.data[0] + row * piece.pitch[0] * size, piece.columns, rows, piece.pitch[0]);
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
                 exponentiate({from, call.scale, static_cast<int>(next <= INT_MAX ? next : 0), exponentials});
             });
-            in_row_multiples(piece.rows, [&](int64_t row, int64_t rows) {
+            in_row_order(RowOrder::side_by_side, piece.rows, [&](int64_t row, int64_t rows) {
                 exponentials.set(scratch + row * scratch_pitch, piece.columns, rows, scratch_pitch);
                 to.set(result + row * result_pitch * size, piece.columns, rows, result_pitch);
                 (streams_itself ? *streamed : normalize)({exponentials, to});

@@ -23,7 +23,7 @@ public:
     /** Where the norm has a weight, the rows are added to `dweight` and, of a LayerNorm, to `dbias`. */
     void operator()(const Rows::Piece &piece, const TypedRows &added, float *dweight, float *dbias) {
         const int64_t size = size_of(dtype_), columns = piece.columns;
-        in_row_multiples(piece.rows, [&](int64_t first, int64_t count) {
+        in_row_order(RowOrder::side_by_side, piece.rows, [&](int64_t first, int64_t count) {
             const auto set = [&](Buffer<2> &buffer, int tensor) {
                 buffer.set(piece.data[tensor] + first * piece.pitch[tensor] * size, columns, count,
                            piece.pitch[tensor]);

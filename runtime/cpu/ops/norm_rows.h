@@ -5,18 +5,32 @@
 #include "core/calls/norm.h"
 #include "core/cast.h"
 #include "core/kernel_call.h"
+#include "core/row_iterator.h"
+#include "core/system/caches.h"
 
 namespace halyard {
 
-/** Calls visit(first, count) so that they cover the rows: row kernels may take several side by side (2 or 4, see
- *  schedules/row.h), but only if the number of rows is a multiple. */
+/** Row kernels may compute several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a multiple. */
+enum class RowOrder { side_by_side, one_by_one };
+
+/** The faster order. Side by side, rows wait for each other's sums less long. But the processor reads and writes them ahead of the kernel
+ *  only if they are long, or one after the other: beyond the second-level cache, short ones take up to half the time one by one. */
+inline RowOrder row_order(const Split &split, const Rows &rows) {
+    constexpr int64_t longest = 2048;  // features
+    const bool in_cache = rows.count() * rows.bytes_per_row() <= split.parts() * second_level_cache();
+    return in_cache || rows.width() > longest ? RowOrder::side_by_side : RowOrder::one_by_one;
+}
+
+/** Calls visit(first, count) so that they cover the rows in this order. */
 template<typename Visit>
-[[gnu::always_inline]] inline void in_row_multiples(int64_t rows, const Visit &visit) {
+[[gnu::always_inline]] inline void in_row_order(RowOrder order, int64_t rows, const Visit &visit) {
     constexpr int64_t multiple = 4;
-    const int64_t even = rows > multiple ? rows / multiple * multiple : rows;
-    visit(0, even);
-    if (rows > even) {
-        visit(even, rows - even);
+    const int64_t together = order == RowOrder::one_by_one ? (rows - 1) / 2 * 2 + 1
+                             : rows > multiple             ? rows / multiple * multiple
+                                                           : rows;
+    visit(0, together);
+    if (rows > together) {
+        visit(together, rows - together);
     }
 }
 
@@ -25,9 +39,9 @@ class NormRows {
 public:
     /** Weight and bias are of `dtype`, and empty where there is none. */
     NormRows(halyard_isa isa, DType dtype, halyard_norm norm, const RmsNormScalars &scalars, const View &weight,
-             const View &bias)
-        : kernel_(kernel_of(norm, weight.data, bias.data)), function_(kernel_function(kernel_, dtype, isa)),
-          size_(size_of(dtype)), scalars_(scalars) {
+             const View &bias, RowOrder order = RowOrder::side_by_side)
+        : order_(order), kernel_(kernel_of(norm, weight.data, bias.data)),
+          function_(kernel_function(kernel_, dtype, isa)), size_(size_of(dtype)), scalars_(scalars) {
         weight_.set(weight.data, weight.width());
         bias_.set(bias.data, bias.width());
     }
@@ -41,7 +55,7 @@ public:
 
     /** Pitches count elements. */
     void operator()(char *x, int64_t x_pitch, char *y, int64_t y_pitch, int64_t columns, int64_t rows) {
-        in_row_multiples(rows, [&](int64_t first, int64_t count) {
+        in_row_order(order_, rows, [&](int64_t first, int64_t count) {
             x_.set(x + first * x_pitch * size_, columns, count, x_pitch);
             y_.set(y + first * y_pitch * size_, columns, count, y_pitch);
             call();
@@ -84,6 +98,7 @@ private:
         return KernelCall<Arguments>(function_);
     }
 
+    const RowOrder order_;
     const Kernel kernel_;
     KernelFunction function_;
     const int64_t size_;

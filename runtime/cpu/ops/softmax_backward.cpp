@@ -18,7 +18,7 @@ void cpu::softmax_backward(Checker &, const halyard_context &c, const SoftmaxBac
     Split(c, rows).run([&](const Part &part) {
         Buffer<2> tensors[3];
         rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
-            in_row_multiples(piece.rows, [&](int64_t first, int64_t count) {
+            in_row_order(RowOrder::side_by_side, piece.rows, [&](int64_t first, int64_t count) {
                 for (int i = 0; i < 3; i++) {
                     tensors[i].set(piece.data[i] + first * piece.pitch[i] * size, piece.columns, count, piece.pitch[i]);
                 }

@@ -19,7 +19,7 @@
 
 namespace halyard {
 
-/** Whether calls on more than the caches hold stream if nobody says otherwise. */
+/** Whether calls on more than three quarters of the last-level cache stream if nobody says otherwise. */
 extern const bool outputs_stream;
 
 /** Whether a call that moves `bytes_moved` in all should stream. `streams`: whether its family does. */

@@ -213,8 +213,8 @@ HALYARD_API halyard_status halyard_context_set_products(halyard_context *context
 HALYARD_API halyard_products halyard_context_products(const halyard_context *context);
 
 /** Norms, softmax and elementwise calls that read and write at least this many bytes in all write their outputs around the caches,
- *  which saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default: the size
- *  of the last-level cache, on x86; elementwise calls have it from AVX2 on. INT64_MAX turns it off. In-place calls never do so. The
+ *  which saves memory a third of the traffic when the outputs could not stay in cache anyway. -1 restores the default: three
+ *  quarters of the last-level cache, on x86; elementwise calls have it from AVX2 on. INT64_MAX turns it off. In-place calls never do so. The
  *  results are the same bits. */
 HALYARD_API halyard_status halyard_context_set_streaming_min_bytes(halyard_context *context, int64_t min_bytes);
 
