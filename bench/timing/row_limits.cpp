@@ -52,7 +52,7 @@ class ReadAsMuch {
 public:
     ReadAsMuch(const BenchmarkCase &bench_case, const StreamTable &with, Team &on)
         : bytes(bench_case.id.bytes_moved()), streams(&with), team(&on),
-          memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes, Pages::huge)) {}
+          memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes)) {}
     /** Reads this memory by the second loop. */
     ReadAsMuch by_second_loop() const {
         ReadAsMuch other = *this;
