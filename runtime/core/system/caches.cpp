@@ -38,21 +38,32 @@ int64_t read_last_level_cache() {
     return std::min(largest > 0 ? largest : default_last_level_cache, most_per_processor * std::max(1L, processors));
 }
 
-}  // namespace
-
-int64_t second_level_cache() {
+/** Older versions of glibc ask the processor every time, which takes long in a virtual machine. */
+int64_t read_second_level_cache() {
     const long size = sysconf(_SC_LEVEL2_CACHE_SIZE);
     return size > 0 ? size : default_second_level_cache;
 }
 
-int64_t last_level_cache() {
-    static std::atomic<int64_t> size{0};  // constant-initialized; every thread finds the same value
+/** `size`: 0 until it was read. Every thread reads the same. */
+int64_t read_once(std::atomic<int64_t> &size, int64_t (*read)()) {
     int64_t known = size.load(std::memory_order_relaxed);
     if (known == 0) {
-        known = read_last_level_cache();
+        known = read();
         size.store(known, std::memory_order_relaxed);
     }
     return known;
+}
+
+}  // namespace
+
+int64_t second_level_cache() {
+    static std::atomic<int64_t> size{0};
+    return read_once(size, read_second_level_cache);
+}
+
+int64_t last_level_cache() {
+    static std::atomic<int64_t> size{0};
+    return read_once(size, read_last_level_cache);
 }
 
 }  // namespace halyard

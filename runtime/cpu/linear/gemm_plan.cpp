@@ -3,19 +3,12 @@
 
 #include "core/parameters.h"
 #include "core/system/caches.h"
-#include "core/system/environment.h"
 
 namespace halyard {
 namespace {
 
-struct Caches {
-    const int64_t half_of_second = second_level_cache() / 2;
-};
-
-HALYARD_AT_LOAD const Caches caches;
-
 int64_t rows_in_cache() {
-    const int64_t rows = caches.half_of_second / (x_pitch * static_cast<int64_t>(sizeof(float)));
+    const int64_t rows = second_level_cache() / 2 / (x_pitch * static_cast<int64_t>(sizeof(float)));
     return std::max<int64_t>(max_tile_rows, std::min<int64_t>(rows, max_block_rows) / max_tile_rows * max_tile_rows);
 }
 
@@ -67,9 +60,9 @@ GemmPlan plan_gemm(halyard_isa isa, const RightShape &right, const Tiling &tilin
     if (is_amx(isa, right.x)) {
         // With a single tile of rows, weights that come from beyond the second-level cache are read a tenth faster without
         // k blocks.
-        const bool in_cache = right.panels * right.panel_bytes <= threads * caches.half_of_second;
+        const bool in_cache = right.panels * right.panel_bytes <= threads * second_level_cache() / 2;
         plan.depth = tiling.tiles == 1 && !in_cache ? right.inputs : k_block;
-        plan.tile_panels = amx_tile_panels(right, x_bytes <= caches.half_of_second, threads);
+        plan.tile_panels = amx_tile_panels(right, x_bytes <= second_level_cache() / 2, threads);
     } else {
         const auto width = [&](TileKind kind) {
             return tile_kernels().width(isa, kind, right.dtype, tiling.tile_rows);

@@ -44,7 +44,7 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
                         row_bytes <= row_tile_bytes && x.data != y.data;
 
     const Split split(c, rows);
-    const RowOrder order = row_order(split, rows);
+    const RowOrder order = stream ? RowOrder::one_by_one : row_order(split, rows);
     split.run([&](const Part &part) {
         auto kernel = make_kernel(isa, order);
         if (!stream) {
