@@ -13,8 +13,9 @@ namespace halyard {
 /** Row kernels may compute several rows side by side (2 or 4, see schedules/row.h), but only if the number of rows is a multiple. */
 enum class RowOrder { side_by_side, one_by_one };
 
-/** The faster order for a call that does not stream. Side by side, rows wait for each other's sums less long. But the processor reads and writes them ahead of the kernel
- *  only if they are long, or one after the other: beyond the second-level cache, short ones take up to half the time one by one. */
+/** The faster order for a call that does not stream. Side by side, rows wait for each other's sums less long. But the processor reads and
+ *  writes rows ahead of the kernel only if they are long, or one after the other: beyond the second-level cache, short ones take half to
+ *  four fifths of the time one by one. */
 inline RowOrder row_order(const Split &split, const Rows &rows) {
     constexpr int64_t longest = 2048;  // features
     const bool in_cache = rows.count() * rows.bytes_per_row() <= split.parts() * second_level_cache();
