@@ -1,4 +1,4 @@
-# The table of kernels. One line makes a kernel: an object for every storage type and instruction set, an entry in the
+# The table of kernels. One line makes a kernel: code for every storage type and instruction set, an entry in the
 # run-time dispatch, and a line in the lists that tests and benchmarks are made from (kernels/<signature>.inc).
 #
 #   name        the kernel, and for the public signatures the function halyard_<name>

@@ -4,7 +4,7 @@
 # compiled when a program runs; what a later architecture needs, the PTX itself, is kept too. All of it becomes data of the
 # library (docs/cuda.md).
 #
-# Adds to HALYARD_KERNEL_OBJECTS, and sets HALYARD_DEVICE_IMAGES, the object that has the images as data.
+# Adds to HALYARD_KERNEL_OBJECTS and HALYARD_KERNEL_SYMBOLS, and sets HALYARD_DEVICE_IMAGES, the object that has the images as data.
 set(HALYARD_CUDA_ARCHITECTURES 80 86 89 90 100 120 CACHE STRING "Architectures that kernels are assembled for, least first")
 
 find_program(HALYARD_PTXAS ptxas HINTS "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
@@ -176,5 +176,7 @@ function(halyard_device_images)
         COMMENT "CUDA images as data"
         VERBATIM)
     set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} ${objects} PARENT_SCOPE)
+    list(TRANSFORM objects REPLACE ".*/(.+)\\.o$" "\\1_argv")
+    set(HALYARD_KERNEL_SYMBOLS ${HALYARD_KERNEL_SYMBOLS} ${objects} PARENT_SCOPE)
     set(HALYARD_DEVICE_IMAGES "${object}" PARENT_SCOPE)
 endfunction()

@@ -5,14 +5,14 @@
 #   HALYARD_FAMILIES_OF_GENERATORS   the families of which there are programs
 #   HALYARD_PROGRAM_<generator>      the path of a generator's program
 #   HALYARD_DIGEST_<generator>       of the file with the digest of what its kernels are made by
-#   HALYARD_MAKE_KERNEL, HALYARD_KERNEL_CALLS   the paths of the other programs
+#   HALYARD_MAKE_KERNELS, HALYARD_KERNEL_CALLS   the paths of the other programs
 #   HALYARD_ASSEMBLER                the compiler that assembles kernels
 #   HALYARD_ASSEMBLER_DIGEST         of the file with the digest of it and of the assembler that it calls
 #   HALYARD_HOST_TARGETS             what a command that calls one depends on besides it
 #   HALIDE_INCLUDE_DIRS
 include(cmake/HalyardGenerators.cmake)
 set(HALYARD_HOST_DIR "${CMAKE_CURRENT_BINARY_DIR}/host")
-set(HALYARD_MAKE_KERNEL "${HALYARD_HOST_DIR}/halyard_make_kernel")
+set(HALYARD_MAKE_KERNELS "${HALYARD_HOST_DIR}/halyard_make_kernels")
 set(HALYARD_KERNEL_CALLS "${HALYARD_HOST_DIR}/halyard_kernel_calls")
 set(HALYARD_FAMILIES_OF_GENERATORS)
 set(digests)
@@ -59,7 +59,7 @@ if(CMAKE_CROSSCOMPILING OR HALYARD_HOST_COMPILERS)
     file(GLOB sources CONFIGURE_DEPENDS "generators/*.cpp" "generators/*.h" "schedules/*.h" "schedules/${HALYARD_ARCH}/*"
          "schedules/cpu/*" "schedules/gpu/*" "runtime/layout/*.h" "cmake/*.cpp" "cmake/host/*")
     add_custom_command(
-        OUTPUT "${HALYARD_MAKE_KERNEL}" "${HALYARD_KERNEL_CALLS}" ${programs} ${digests}
+        OUTPUT "${HALYARD_MAKE_KERNELS}" "${HALYARD_KERNEL_CALLS}" ${programs} ${digests}
         COMMAND ${CMAKE_COMMAND} --build "${HALYARD_HOST_DIR}"
         DEPENDS ${sources}
         COMMENT "Programs that make the kernels, for this machine"
@@ -82,7 +82,7 @@ if(assembler_of_compiler)
 endif()
 add_custom_command(
     OUTPUT "${HALYARD_ASSEMBLER_DIGEST}"
-    COMMAND "${HALYARD_MAKE_KERNEL}" digest "${HALYARD_ASSEMBLER_DIGEST}" ${assemblers}
-    DEPENDS "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS} ${assemblers}
+    COMMAND "${HALYARD_MAKE_KERNELS}" digest "${HALYARD_ASSEMBLER_DIGEST}" ${assemblers}
+    DEPENDS "${HALYARD_MAKE_KERNELS}" ${HALYARD_HOST_TARGETS} ${assemblers}
     COMMENT "Digest of the assembler"
     VERBATIM)

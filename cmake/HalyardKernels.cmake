@@ -2,8 +2,8 @@
 #
 # Sets, for the including scope:
 #   HALYARD_KERNEL_OBJECTS   every generated object file
+#   HALYARD_KERNEL_SYMBOLS   what of them the runtime calls
 #   HALYARD_WRITTEN_KERNELS  the sources of kernels that no generator makes
-#   HALYARD_STREAMED_SYMBOLS what of the objects is called besides the kernels themselves
 #   halyard_kernel_lists     an interface target with the include directory of kernels/*.inc
 
 # runtime/ checks every argument once and builds the buffers itself, so that Halide's own checks could not fail; they
@@ -27,7 +27,7 @@ set(HALYARD_STREAMED_PREFETCH_elementwise 4096)
 set(HALYARD_STREAMED_PREFETCH_rms_norm 8192)
 set(HALYARD_STREAMED_PREFETCH_layer_norm 8192)
 set(HALYARD_STREAMED_PREFETCH_softmax_normalize 0)  # exponentials are in cache
-# Signatures and generators of kernels that prefetch what others read later, which make_kernel.cpp edits.
+# Signatures and generators of kernels that prefetch what others read later, which make_kernels.cpp edits.
 set(HALYARD_PREFETCHING matmul softmax)
 
 include("${CMAKE_CURRENT_LIST_DIR}/HalyardTuned.cmake")
@@ -36,7 +36,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/HalyardOperations.cmake")
 set(HALYARD_KERNEL_DIR "${CMAKE_CURRENT_BINARY_DIR}/kernels")
 set(HALYARD_KERNEL_LIST_DIR "${CMAKE_CURRENT_BINARY_DIR}/generated")
 set(HALYARD_KERNEL_OBJECTS)
-set(HALYARD_STREAMED_SYMBOLS)
+set(HALYARD_KERNEL_SYMBOLS)
 file(MAKE_DIRECTORY "${HALYARD_KERNEL_DIR}")
 
 include(cmake/HalyardHost.cmake)
@@ -129,39 +129,77 @@ function(halyard_kernel name signature family generator)
                 continue()
             endif()
             set(symbol hk_${name}_${dtype}_${isa})
-            set(object "${HALYARD_KERNEL_DIR}/${symbol}.o")
-            list(APPEND HALYARD_KERNEL_OBJECTS "${object}")
+            list(APPEND HALYARD_KERNEL_SYMBOLS ${symbol}_argv)
             set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_variants "HALYARD_VARIANT(${name}, ${dtype}, ${isa})")
-            set(streamed)
             set(prefetch ${HALYARD_STREAMED_PREFETCH_${family}} ${HALYARD_STREAMED_PREFETCH_${generator}})
-            if(NOT "${prefetch}" STREQUAL "" AND isa MATCHES "^avx")
-                set(streamed --streamed ${prefetch})
-                list(APPEND HALYARD_STREAMED_SYMBOLS ${symbol}_streamed_argv)
+            if("${prefetch}" STREQUAL "" OR NOT isa MATCHES "^avx")
+                set(prefetch -)
+            else()
+                list(APPEND HALYARD_KERNEL_SYMBOLS ${symbol}_streamed_argv)
                 set_property(GLOBAL APPEND PROPERTY HALYARD_LIST_streamed "HALYARD_STREAMED(${name}, ${dtype}, ${isa}, ${prefetch})")
             endif()
-            set(assemble)
-            if(signature IN_LIST HALYARD_PREFETCHING OR generator IN_LIST HALYARD_PREFETCHING OR streamed OR HALYARD_ASSEMBLE_${isa})
-                set(assemble --assemble "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_ASSEMBLER}" ${HALYARD_ASSEMBLE_${isa}})
+            set(by_assembly OFF)
+            if(signature IN_LIST HALYARD_PREFETCHING OR generator IN_LIST HALYARD_PREFETCHING OR NOT prefetch STREQUAL "-" OR HALYARD_ASSEMBLE_${isa})
+                set(by_assembly ON)
             endif()
-            add_custom_command(
-                OUTPUT "${object}"
-                COMMAND "${HALYARD_MAKE_KERNEL}" "${object}" "${HALYARD_DIGEST_${generator}}" ${streamed} ${assemble} -- "${program}" ${generator} ${symbol}
-                        target=${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}}
-                        dtype=${dtype} ${ARGN} ${params}
-                DEPENDS "${HALYARD_DIGEST_${generator}}" "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_MAKE_KERNEL}" ${HALYARD_HOST_TARGETS}
-                COMMENT "Kernel ${name} ${dtype} ${isa}"
-                VERBATIM)
+            list(JOIN ARGN " " fixed_params)
+            list(JOIN params " " tuned_params)
+            set(target ${HALYARD_TARGET_${isa}}-${HALYARD_TARGET_FEATURES}${HALYARD_FAMILY_FEATURES_${family}})
+            halyard_add_to_object(${isa} ${generator} ${target} ${by_assembly} "${symbol} ${prefetch} dtype=${dtype} ${fixed_params} ${tuned_params}")
         endforeach()
     endforeach()
     if(HALYARD_CUDA)
         halyard_device_kernel(${name} ${family} ${generator} ${ARGN})
     endif()
-    set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} PARENT_SCOPE)
     set(HALYARD_WRITTEN_KERNELS ${HALYARD_WRITTEN_KERNELS} PARENT_SCOPE)
-    set(HALYARD_STREAMED_SYMBOLS ${HALYARD_STREAMED_SYMBOLS} PARENT_SCOPE)
+    set(HALYARD_KERNEL_SYMBOLS ${HALYARD_KERNEL_SYMBOLS} PARENT_SCOPE)
+endfunction()
+
+# Kernels of one generator and target share objects: what is done once for an object takes more than half as long
+# as a kernel. There are many objects still, for many processors.
+set(HALYARD_MOST_KERNELS_OF_OBJECT 12)
+
+function(halyard_add_to_object isa generator target by_assembly line)
+    set(series "${isa} ${generator} ${target} ${by_assembly}")
+    get_property(lines GLOBAL PROPERTY "HALYARD_KERNELS_OF_${series}")
+    if(NOT lines)
+        set_property(GLOBAL APPEND PROPERTY HALYARD_SERIES_OF_KERNELS "${series}")
+    endif()
+    set_property(GLOBAL APPEND PROPERTY "HALYARD_KERNELS_OF_${series}" "${line}")
+endfunction()
+
+function(halyard_kernel_object isa generator target by_assembly number lines)
+    set(stem "${HALYARD_KERNEL_DIR}/${isa}/${generator}_${number}")
+    list(LENGTH lines count)
+    list(JOIN lines "\n" text)
+    file(CONFIGURE OUTPUT "${stem}.txt" CONTENT "@text@\n" @ONLY)
+    set(assemble)
+    if(by_assembly)
+        set(assemble --assemble "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_ASSEMBLER}" ${HALYARD_ASSEMBLE_${isa}})
+    endif()
+    add_custom_command(
+        OUTPUT "${stem}.o"
+        COMMAND "${HALYARD_MAKE_KERNELS}" "${stem}.o" "${HALYARD_DIGEST_${generator}}" "${stem}.txt" ${assemble} -- "${HALYARD_PROGRAM_${generator}}"
+                ${generator} ${target}
+        DEPENDS "${stem}.txt" "${HALYARD_DIGEST_${generator}}" "${HALYARD_ASSEMBLER_DIGEST}" "${HALYARD_MAKE_KERNELS}" ${HALYARD_HOST_TARGETS}
+        COMMENT "Kernels of ${generator} for ${isa}: ${count}"
+        VERBATIM)
+    set(HALYARD_KERNEL_OBJECTS ${HALYARD_KERNEL_OBJECTS} "${stem}.o" PARENT_SCOPE)
 endfunction()
 
 include("${CMAKE_CURRENT_SOURCE_DIR}/kernels.cmake")
+get_property(all_series GLOBAL PROPERTY HALYARD_SERIES_OF_KERNELS)
+foreach(series IN LISTS all_series)
+    get_property(lines GLOBAL PROPERTY "HALYARD_KERNELS_OF_${series}")
+    separate_arguments(series UNIX_COMMAND "${series}")
+    set(number 0)
+    while(lines)
+        list(SUBLIST lines 0 ${HALYARD_MOST_KERNELS_OF_OBJECT} kernels)
+        list(REMOVE_ITEM lines ${kernels})
+        halyard_kernel_object(${series} ${number} "${kernels}")
+        math(EXPR number "${number} + 1")
+    endwhile()
+endforeach()
 list(GET HALYARD_ISAS 0 isa)
 halyard_write_kernel_calls(HALYARD_KERNEL_HEADERS calls ${HALYARD_TARGET_${isa}})
 if(HALYARD_CUDA)

@@ -30,7 +30,7 @@ public:
     KernelTensors tensors;                                          // dtype: of the weights
     GeneratorParam<int> rows{"rows", max_tile_rows};                // of x in a tile
     GeneratorParam<int> prefetch_interval{"prefetch_interval", 1};  // inputs from one prefetch of `next` to the next
-    GeneratorParam<bool> near{"near", false};  // into the first-level cache, as cmake/host/make_kernel.cpp sees to
+    GeneratorParam<bool> near{"near", false};  // into the first-level cache, as cmake/host/make_kernels.cpp sees to
     schedules::MatmulParams params;
     GeneratorInput<Buffer<X, 3>> x{"x"};                // x(step, row, tile)
     GeneratorInput<Buffer<void, 3>> w{"w"};             // w(column, row, panel)

@@ -72,10 +72,10 @@ void trim(const fs::path &part) {
 }
 
 /** The head names the format, and how the bytes after it are parted and hashed. */
-std::string entry_of(const std::string &key, const Kernel &kernel) {
-    const std::string body = key + kernel.object + kernel.assembly;
+std::string entry_of(const std::string &key, const CachedObject &made) {
+    const std::string body = key + made.object + made.assembly;
     std::ostringstream head;
-    head << "halyard-kernel " << key.size() << ' ' << kernel.object.size() << ' ' << kernel.assembly.size() << ' '
+    head << "halyard-kernel " << key.size() << ' ' << made.object.size() << ' ' << made.assembly.size() << ' '
          << digest_of(body) << '\n';
     return head.str() + body;
 }
@@ -89,7 +89,7 @@ fs::path KernelCache::file_of(const std::string &key) const {
     return folder / "kernels" / name.substr(0, 1) / name;
 }
 
-std::optional<Kernel> KernelCache::find(const std::string &key) const {
+std::optional<CachedObject> KernelCache::find(const std::string &key) const {
     if (folder.empty()) {
         return {};
     }
@@ -113,23 +113,23 @@ std::optional<Kernel> KernelCache::find(const std::string &key) const {
     if (!head || key_size > most || object_size > most || assembly_size > most) {
         return {};
     }
-    const Kernel kernel{bytes.substr(begin + key_size, object_size), bytes.substr(bytes.size() - assembly_size)};
-    if (entry_of(key, kernel) != bytes) {
+    const CachedObject made{bytes.substr(begin + key_size, object_size), bytes.substr(bytes.size() - assembly_size)};
+    if (entry_of(key, made) != bytes) {
         return {};
     }
     std::error_code ignored;
     fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
-    return kernel;
+    return made;
 }
 
-void KernelCache::store(const std::string &key, const Kernel &kernel) const {
+void KernelCache::store(const std::string &key, const CachedObject &made) const {
     if (folder.empty()) {
         return;
     }
     const fs::path file = file_of(key), unfinished = file.string() + "-" + std::to_string(getpid());
     try {
         fs::create_directories(file.parent_path());
-        write_file(unfinished, entry_of(key, kernel));
+        write_file(unfinished, entry_of(key, made));
         fs::rename(unfinished, file);
         trim(file.parent_path());
     } catch (const std::exception &) {  // a full disk, a folder that cannot be written to

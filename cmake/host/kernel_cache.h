@@ -10,7 +10,7 @@
 namespace halyard::host {
 
 /** Files as bytes; no assembly of a kernel that Halide writes as an object. */
-struct Kernel {
+struct CachedObject {
     std::string object, assembly;
 };
 
@@ -20,9 +20,9 @@ public:
     KernelCache();
 
     /** What was stored under exactly this key, if it is undamaged. */
-    std::optional<Kernel> find(const std::string &key) const;
+    std::optional<CachedObject> find(const std::string &key) const;
     /** Several builds may store at once, and be killed at it. What was used last stays: 512 MiB at most. */
-    void store(const std::string &key, const Kernel &kernel) const;
+    void store(const std::string &key, const CachedObject &made) const;
 
 private:
     std::filesystem::path file_of(const std::string &key) const;

@@ -40,22 +40,21 @@ void compile(const Variant &variant, const Choice &choice, const std::string &st
     const std::string &program = variant.kernel->program;
     const std::filesystem::path digest =
         std::filesystem::path(program).parent_path() / "digests" / variant.kernel->generator;
-    std::vector<std::string> words = {HALYARD_TUNE_MAKE_KERNEL, stem + ".o", digest};
-    const std::vector<std::string> flags = variant.assembler_flags();
     const std::string prefetch = variant.streamed_prefetch();
-    if (!prefetch.empty()) {
-        words.insert(words.end(), {"--streamed", prefetch});
-    }
-    words.insert(words.end(), {"--assemble", HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC});
-    words.insert(words.end(), flags.begin(), flags.end());
-    words.insert(words.end(),
-                 {"--", program, variant.kernel->generator, variant.symbol(), "target=" + variant.halide_target()});
+    std::string kernel = variant.symbol() + " " + (prefetch.empty() ? "-" : prefetch);
     for (const auto &[name, value] : variant.parameters()) {
-        words.push_back(name + "=" + value);
+        kernel += " " + name + "=" + value;
     }
     for (const auto &[name, value] : choice) {
-        words.push_back(name + "=" + std::to_string(value));
+        kernel += " " + name + "=" + std::to_string(value);
     }
+    write_file(stem + ".txt", kernel + "\n");
+    const std::vector<std::string> flags = variant.assembler_flags();
+    std::vector<std::string> words = {
+        HALYARD_TUNE_MAKE_KERNELS,     stem + ".o",    digest, stem + ".txt", "--assemble",
+        HALYARD_TUNE_ASSEMBLER_DIGEST, HALYARD_TUNE_CC};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", program, variant.kernel->generator, variant.halide_target()});
     schedules::run_program(words);
 }
 

@@ -14,6 +14,9 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
+import kernel_code  # noqa: E402
+
 ALLOWED_CALLS = {"memset", "memcpy", "memmove"}
 WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", "amx": "zmm", "neon": "v", "neon_fp16": "v",
           "neon_bf16": "v", "neon_bfdot": "v", "neon_bfmmla": "v"}
@@ -21,7 +24,7 @@ WIDEST = {"sse41": "xmm", "avx2": "ymm", "avx512": "zmm", "avx512_bf16": "zmm", 
 PARTIAL = {"avx512_bf16", "amx", "neon_fp16", "neon_bf16", "neon_bfdot", "neon_bfmmla"}
 # Kernels that compute a logarithm of each row, once, in the loop over rows.
 SCALAR_BY_ROW = {"cross_entropy_statistics"}
-OBJECT = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
+KERNEL = re.compile(rf"^hk_(\w+)_(b?f16|f32)_({'|'.join(WIDEST)})$")
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*\s*(\S+)\s*(.*)$")
 RELOCATION = re.compile(r"^\s*[0-9a-f]+:\s+R_\S+\s+(\S+?)(?:[-+]0x[0-9a-f]+)?$")
@@ -170,53 +173,53 @@ def main():
     parser.add_argument("--objdump", default="objdump")
     parser.add_argument("--isas", required=True, help="the instruction sets that there are to be, with commas between them")
     parser.add_argument("--runtime", nargs="*", type=pathlib.Path, default=[], help="the runtime's object files")
-    parser.add_argument("kernels", type=pathlib.Path, help="directory of the kernels' object files")
+    parser.add_argument("kernels", type=pathlib.Path, help="folder of the kernels' object files")
     arguments = parser.parse_args()
 
     problems = []
     count = collections.Counter()
-    for path in sorted(arguments.kernels.glob("hk_*.o")):
-        named = OBJECT.match(path.stem)
+    kernels = kernel_code.of_build(arguments.objdump, arguments.kernels)
+    for kernel, text in kernels.items():
+        named = KERNEL.match(kernel)
         if not named:
-            problems.append(f"{path.name}: the name ends with no storage type and instruction set that is known")
+            problems.append(f"{kernel}: the name ends with no storage type and instruction set that is known")
             continue
         isa = named.group(3)
         arch = Arm if isa.startswith("neon") else X86
-        is_tile = path.stem.startswith("hk_matmul_")
+        is_tile = kernel.startswith("hk_matmul_")
         count[isa] += not is_tile  # instruction sets have tiles of their own
-        text = disassemble(arguments.objdump, path)
         foreign = undefined_calls(text, arch) - ALLOWED_CALLS
         if foreign:
-            problems.append(f"{path.name} calls {', '.join(sorted(foreign))}")
+            problems.append(f"{kernel} calls {', '.join(sorted(foreign))}")
 
         if is_tile:
-            fetch = arch.near_fetch if "_near_" in path.stem else arch.fetch
-            problems += [f"{path.name} {problem}"
-                         for problem in product_problems(text, arch, path.stem.endswith("f16_sse41"), "_codes" in path.stem, fetch)]
-        if path.stem.startswith("hk_softmax_exponentials_"):
-            problems += [f"{path.name} {problem}" for problem in exponentials_problems(text, arch)]
+            fetch = arch.near_fetch if "_near_" in kernel else arch.fetch
+            problems += [f"{kernel} {problem}"
+                         for problem in product_problems(text, arch, kernel.endswith("f16_sse41"), "_codes" in kernel, fetch)]
+        if kernel.startswith("hk_softmax_exponentials_"):
+            problems += [f"{kernel} {problem}" for problem in exponentials_problems(text, arch)]
         mnemonics = collections.Counter(name for _, name, _, _ in instructions(text))
         if sum(mnemonics.values()) < 20:
-            problems.append(f"{path.name} holds next to no code: was objdump understood?")
+            problems.append(f"{kernel} holds next to no code: was objdump understood?")
         if arch is Arm:
             if not re.search(r"\bv\d+\.(?:16b|8h|4s|2d)|\bq\d+\b", text):
-                problems.append(f"{path.name} does not use whole vector registers")
+                problems.append(f"{kernel} does not use whole vector registers")
         else:
             for register in ("ymm", "zmm"):
                 if WIDEST[isa] < register and re.search(rf"%{register}\d", text):
-                    problems.append(f"{path.name} uses {register} registers")
-            problems += [f"{path.name} {problem}" for problem in streaming_problems(text)]
+                    problems.append(f"{kernel} uses {register} registers")
+            problems += [f"{kernel} {problem}" for problem in streaming_problems(text)]
             # Squares may be transposed in narrower registers, which is faster for some.
-            is_narrow = re.match(r"hk_(pack_out_in(_folded)?|kv_(un)?pack_keys)_b?f\d+_", path.name)
+            is_narrow = re.match(r"hk_(pack_out_in(_folded)?|kv_(un)?pack_keys)_b?f\d+_", kernel)
             if f"%{WIDEST[isa]}" not in text and not is_narrow:
-                problems.append(f"{path.name} does not use {WIDEST[isa]} registers")
+                problems.append(f"{kernel} does not use {WIDEST[isa]} registers")
         if isa == "sse41":
             if any(name.startswith("v") for name in mnemonics if name not in ("verr", "verw")):
-                problems.append(f"{path.name} uses AVX instructions")
+                problems.append(f"{kernel} uses AVX instructions")
         else:
             scalar = 0 if named.group(1) in SCALAR_BY_ROW else scalar_fma_in_loops(text, arch)
             if scalar:
-                problems.append(f"{path.name} has {scalar} scalar fused multiply-adds inside loops")
+                problems.append(f"{kernel} has {scalar} scalar fused multiply-adds inside loops")
 
     for path in arguments.runtime:
         if re.search(r"/linear/neon_\w+/", str(path)):
@@ -225,9 +228,9 @@ def main():
             if not loops_of_products or any(Arm.stack in line for body in loops_of_products for line in body):
                 problems.append(f"{path} has no loop of multiplications, or one that goes to the stack")
 
-    for path in arguments.kernels.glob("hk_*_f32_avx*.o"):
-        if re.match("hk_(silu|rms_norm_weight|layer_norm_weight_bias|softmax_normalize)_f32", path.stem) and "movnt" not in disassemble(arguments.objdump, path):
-            problems.append(f"{path.name} has no form that stores around the caches")
+    for kernel, text in kernels.items():
+        if re.match("hk_(silu|rms_norm_weight|layer_norm_weight_bias|softmax_normalize)_f32_avx", kernel) and "movnt" not in text:
+            problems.append(f"{kernel} has no form that stores around the caches")
 
     whole = {isa: number for isa, number in count.items() if isa not in PARTIAL}
     if len(set(whole.values())) != 1 or set(count) | PARTIAL != set(arguments.isas.split(",")) | PARTIAL:
@@ -235,7 +238,7 @@ def main():
     for problem in problems:
         print("check_codegen:", problem, file=sys.stderr)
     if not problems:
-        print(f"check_codegen: {sum(count.values())} objects and the tiles, none calls a function per element")
+        print(f"check_codegen: {sum(count.values())} kernels and the tiles, none calls a function per element")
     return 1 if problems else 0
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the cache of kernels (cmake/host/make_kernel.cpp): what is found there, what makes a kernel anew, and what does it no
+"""Checks the cache of kernels (cmake/host/make_kernels.cpp): what is found there, what makes a kernel anew, and what does it no
 harm. The generator's program and the compiler are stand-ins that note each call."""
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -14,22 +15,12 @@ PROGRAM = PREPROCESSOR = None
 # What it makes depends on its arguments and on how it is made itself.
 GENERATOR = """#!/bin/sh
 echo generate >>"$LOG"
-while [ $# -gt 0 ]; do
-    case $1 in
-    -f) symbol=$2 ;;
-    -o) folder=$2 ;;
-    -n) name=$2 ;;
-    -e) kind=$2 ;;
-    target=*) target=$1 ;;
-    panels=*) panels=$1 ;;
-    esac
-    shift
-done
-[ "$panels" != panels=refused ] || { echo "Error: no such tile"; exit 3; }
-case $kind in
-assembly) echo "VERSION $symbol $target $panels prefetchnta pldl1strm" >"$folder/$name.s" ;;
-*) echo "VERSION $symbol $target $panels" >"$folder/$name.o" ;;
-esac
+! grep -q panels=refused "$4" || { echo "Error: no such tile"; exit 3; }
+while read -r symbol rest; do
+    printf '\\t.section\\t.text.%s,\\n' "$symbol"
+    echo "VERSION $symbol $rest $3 prefetchnta pldl1strm"
+    printf '\\t.size\\t%s_argv, 1\\n' "$symbol"
+done <"$4" >"$5"
 """
 COMPILER = """#!/bin/sh
 echo assemble >>"$LOG"
@@ -78,17 +69,21 @@ class Cache(unittest.TestCase):
             made = self.run_it("digest", self.root / words[0], *words[1:])
             self.assertEqual(made.returncode, 0, made.stderr)
 
-    def make(self, *arguments, folder="build", assemble=(), generator="generate", **environment):
+    def kernels(self, *kernels):
+        """A list of kernels."""
+        return self.write("list", "".join(f"{kernel}\n" for kernel in kernels))
+
+    def make(self, *arguments, folder="build", assemble=(), generator="generate", target="x86", **environment):
         """What the calls of stand-ins were, and the object."""
         before = self.log.read_text()
-        target = self.root / folder / "hk_relu.o"
-        target.parent.mkdir(exist_ok=True)
+        built = self.root / folder / "relu_0.o"
+        built.parent.mkdir(exist_ok=True)
         words = ["--assemble", self.root / "digest_of_cc", self.root / "cc", *assemble] if assemble is not None else []
-        made = self.run_it(target, self.root / "digest", *words, "--", self.root / generator, "relu", "hk_relu",
-                           *(arguments or ("target=x86", "panels=2")), **environment)
+        kernels = self.kernels(f"hk_relu - {' '.join(arguments or ['panels=2'])}", "hk_gelu -")
+        made = self.run_it(built, self.root / "digest", kernels, *words, "--", self.root / generator, "relu", target, **environment)
         self.assertEqual((made.returncode, made.stdout, made.stderr), (0, "", ""))
-        self.assertEqual(target.with_suffix(".s").exists(), assemble is not None)
-        return self.log.read_text()[len(before):].split(), target.read_text()
+        self.assertEqual(built.with_suffix(".s").exists(), assemble is not None)
+        return self.log.read_text()[len(before):].split(), built.read_text()
 
     def entries(self):
         return [path for path in self.cache.rglob("*") if path.is_file()]
@@ -99,22 +94,23 @@ class Cache(unittest.TestCase):
             self.assertEqual(made, calls)
             made, second = self.make(assemble=assemble, folder=f"second {assemble}")
             self.assertEqual((made, second), ([], first))
-        texts = [(self.root / each / "hk_relu.s").read_text() for each in ("first ()", "second ()")]
+        texts = [(self.root / each / "relu_0.s").read_text() for each in ("first ()", "second ()")]
         self.assertEqual(texts[0], texts[1])
         self.assertIn("prefetcht1 pldl2keep", texts[1])
         # It is a copy: what a build does to its file is nobody else's.
-        (self.root / "second ()/hk_relu.o").write_text("other")
+        (self.root / "second ()/relu_0.o").write_text("other")
         self.assertEqual(self.make(folder="third"), ([], first))
 
     def test_where_prefetches_go(self):
         for near, kinds in (("true", "prefetcht0 pldl1keep"), ("false", "prefetcht1 pldl2keep")):
-            self.make("target=x86", f"near={near}")
-            self.assertIn(kinds, (self.root / "build/hk_relu.s").read_text())
+            self.make(f"near={near}")
+            text = (self.root / "build/relu_0.s").read_text()
+            self.assertEqual(re.findall("prefetch.*", text), [kinds, "prefetcht1 pldl2keep"])
 
     def test_the_order_of_arguments_and_the_path_of_the_program_do_not_matter(self):
-        self.make("target=x86", "panels=2", "rows=3")
+        self.make("panels=2", "rows=3")
         shutil.copy(self.root / "generate", self.write("elsewhere/generate", ""))
-        self.assertEqual(self.make("target=x86", "rows=3", "panels=2", generator="elsewhere/generate")[0], [])
+        self.assertEqual(self.make("rows=3", "panels=2", generator="elsewhere/generate")[0], [])
 
     def test_what_makes_a_kernel_makes_it_anew(self):
         self.make()
@@ -131,7 +127,8 @@ class Cache(unittest.TestCase):
         changed("Halide", lambda: self.write("libHalide.so", "another"))
         changed("assembler", lambda: self.program("cc", COMPILER, version="2"))
         changed("flags of the assembler", lambda: None, assemble=["-march=other"])
-        for arguments in (("target=x86", "panels=3"), ("target=arm", "panels=2"), ("target=x86", "panels=2", "more=1")):
+        changed("target", lambda: None, target="arm")
+        for arguments in (["panels=3"], ["panels=2", "more=1"]):
             self.assertEqual(self.make(*arguments)[0], ["generate", "assemble"], arguments)
         self.assertEqual(self.make()[0], [])
 
@@ -187,27 +184,30 @@ class Cache(unittest.TestCase):
 
     def test_a_kernel_that_cannot_be_made_is_not_kept(self):
         for _ in range(2):
-            made = self.run_it(self.write("build/hk_relu.o", ""), self.root / "digest", "--", self.root / "generate", "relu", "hk_relu",
-                               "target=x86", "panels=refused")
+            made = self.run_it(self.write("build/relu_0.o", ""), self.root / "digest", self.kernels("hk_relu - panels=refused"), "--",
+                               self.root / "generate", "relu", "x86")
             self.assertEqual((made.returncode, made.stdout), (3, "Error: no such tile\n"))
         self.assertEqual(self.entries(), [])
 
     def test_an_object_of_another_name_is_refused(self):
-        for name in ("hk_relu.obj", "hk_relu", "k", "", ".o"):
-            made = self.run_it(name, self.root / "digest", "--", self.root / "generate", "relu", "hk_relu", "target=x86", "panels=2")
+        kernels = self.kernels("hk_relu -")
+        for name in ("relu_0.obj", "hk_relu", "k", "", ".o"):
+            made = self.run_it(name, self.root / "digest", kernels, "--", self.root / "generate", "relu", "x86")
             self.assertEqual((made.returncode, made.stderr),
-                             (1, f"halyard_make_kernel: '{name}' does not end in .o, as an object file must\n"))
-        for bytes in ("many", "-1", "1k", ""):
-            made = self.run_it("k.o", self.root / "digest", "--streamed", bytes, "--assemble", self.root / "digest_of_cc", "cc",
-                               "--", self.root / "generate", "relu", "hk_relu")
-            self.assertEqual((made.returncode, made.stderr),
-                             (1, f"halyard_make_kernel: --streamed takes a number of bytes, not '{bytes}'\n"))
+                             (1, f"halyard_make_kernels: '{name}' does not end in .o, as an object file must\n"))
+
+    def test_a_list_that_is_wrong_is_refused(self):
+        for prefetch, message in (("many", "a number of bytes is needed, not 'many'"), ("-1", "a number of bytes is needed, not '-1'"),
+                                  ("1k", "a number of bytes is needed, not '1k'"), ("64", "a second form of 'hk_relu' needs --assemble"),
+                                  ("", f"'{self.root / 'list'}' has a line without a symbol and a prefetch")):
+            made = self.run_it("k.o", self.root / "digest", self.kernels(f"hk_relu {prefetch}"), "--", self.root / "generate", "relu", "x86")
+            self.assertEqual((made.returncode, made.stderr), (1, f"halyard_make_kernels: {message}\n"))
         self.assertEqual(self.log.read_text(), "")
 
     def test_many_at_once(self):
         right = self.make(folder="alone", HALYARD_CACHE="off")[1]
-        words = lambda i: [PROGRAM, self.write(f"build{i}/hk_relu.o", ""), self.root / "digest", "--assemble", self.root / "digest_of_cc", self.root / "cc",
-                           "--", self.root / "generate", "relu", "hk_relu", "target=x86", "panels=2"]
+        words = lambda i: [PROGRAM, self.write(f"build{i}/relu_0.o", ""), self.root / "digest", self.root / "list", "--assemble",
+                           self.root / "digest_of_cc", self.root / "cc", "--", self.root / "generate", "relu", "x86"]
         environment = {"PATH": os.environ["PATH"], "LOG": str(self.log), "HALYARD_CACHE": str(self.cache)}
         running = [subprocess.Popen(words(i), env=environment) for i in range(20)]
         for each in running[::5]:
@@ -215,7 +215,7 @@ class Cache(unittest.TestCase):
         statuses = [each.wait() for each in running]
         for i, status in enumerate(statuses):
             if i % 5:
-                self.assertEqual((status, (self.root / f"build{i}/hk_relu.o").read_text()), (0, right))
+                self.assertEqual((status, (self.root / f"build{i}/relu_0.o").read_text()), (0, right))
         self.assertEqual(self.make(), ([], right))
 
     def test_it_is_bounded_and_what_was_used_last_stays(self):
@@ -231,7 +231,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.make()[0], [])  # which counts as a use
         entry_of_other = None
         for number in range(200):  # until one is stored into the same part
-            self.make("target=x86", f"panels={number + 10}")
+            self.make(f"panels={number + 10}")
             stored = [path for path in entry.parent.iterdir() if path != entry and path not in others]
             if stored:
                 entry_of_other = stored[0]

@@ -4,7 +4,6 @@ Usage: check_size.py --strip PROGRAM --kernels FOLDER LIBRARY MOST_BYTES"""
 import argparse
 import collections
 import pathlib
-import re
 import subprocess
 import tempfile
 
@@ -29,12 +28,12 @@ def main():
         stripped = pathlib.Path(folder, "stripped")
         subprocess.run([options.strip, "--strip-unneeded", "-o", stripped, options.library], check=True)
         check(pathlib.Path(options.library).name, stripped.stat().st_size, options.most_bytes)
-    kernels = sorted(options.kernels.glob("*.o"))
+    kernels = sorted(options.kernels.glob("*/*.o"))
     assert kernels, f"{options.kernels} has no kernels"
     sizes = collections.Counter()
     for line in subprocess.run(["size", *kernels], check=True, capture_output=True, text=True).stdout.splitlines()[1:]:
         code, data, *_, path = line.split(None, 5)
-        sizes[re.sub(r".*_(?:b?f16|f32)_|\.o$", "", path)] += int(code) + int(data)
+        sizes[pathlib.Path(path).parent.name] += int(code) + int(data)
     for isa, size in sorted(sizes.items()):
         check(f"kernels for {isa}", size, MOST_KERNEL_BYTES)
     assert not faults, f"too large: {', '.join(faults)}"

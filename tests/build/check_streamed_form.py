@@ -10,14 +10,7 @@ import unittest
 
 PROGRAM = None
 GENERATOR = """#!/bin/sh
-while [ $# -gt 0 ]; do
-    case $1 in
-    -o) folder=$2 ;;
-    -n) name=$2 ;;
-    esac
-    shift
-done
-cp "$(dirname "$0")/kernel.s" "$folder/$name.s"
+cp "$(dirname "$0")/kernel.s" "$5"
 """
 COMPILER = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -41,11 +34,13 @@ class StreamedForm(unittest.TestCase):
                 (root / name).chmod(stat.S_IRWXU)
             for name in ("digest", "digest_of_cc"):
                 (root / name).write_text(name)
-            kernel = "\t.globl\thk\nhk:\n" + "".join(
+            kernel = "\t.section\t.text.hk,\n\t.globl\thk\nhk:\n" + "".join(
                 f".LBB0_{i}:\n" + "\n".join(lines) + f"\n\tjne\t.LBB0_{i}\n" for i, lines in enumerate(blocks)) + "\tretq\n"
+            kernel += "hk_argv:\n\t.size\thk_argv, 1\n"
             (root / "kernel.s").write_text(kernel)
-            subprocess.run([PROGRAM, root / "made.o", root / "digest", "--streamed", str(prefetch), "--assemble", root / "digest_of_cc",
-                            root / "cc", "--", root / "generate", "relu", "hk"], check=True, env={"HALYARD_CACHE": "off",
+            (root / "list").write_text(f"hk {prefetch}\n")
+            subprocess.run([PROGRAM, root / "made.o", root / "digest", root / "list", "--assemble", root / "digest_of_cc",
+                            root / "cc", "--", root / "generate", "relu", "x86"], check=True, env={"HALYARD_CACHE": "off",
                             "PATH": "/usr/bin:/bin"}, timeout=60)
             text = (root / "made.s").read_text()
             self.assertTrue(text.startswith(kernel))

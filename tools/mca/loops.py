@@ -121,15 +121,12 @@ class X86:
         return bool(re.search(r"\(%[re]sp", each.operands))
 
 
-def architecture(objdump, path):
-    header = subprocess.run([objdump, "-f", str(path)], check=True, capture_output=True, text=True).stdout
-    return Arm if "aarch64" in header else X86
+def disassembly(objdump, path):
+    return subprocess.run([objdump, "-d", "--no-show-raw-insn", str(path)], check=True, capture_output=True, text=True).stdout
 
 
-def functions(objdump, path):
-    """(name, instructions) of each function of an object file."""
-    text = subprocess.run([objdump, "-d", "--no-show-raw-insn", str(path)], check=True, capture_output=True,
-                          text=True).stdout
+def functions(text):
+    """(name, instructions) of each function of a disassembly."""
     name, body = None, []
     for line in text.splitlines():
         function = FUNCTION.match(line)
@@ -187,10 +184,9 @@ def loop_spans(body):
             if begin <= end and begin in found[starts[bisect.bisect(starts, end) - 1]]}
 
 
-def innermost_loops(objdump, path):
-    arch = architecture(objdump, path)
+def innermost_loops(arch, text):
     loops = []
-    for name, body in functions(objdump, path):
+    for name, body in functions(text):
         spans = loop_spans(body)
         for begin, end in spans:
             if any((b, e) != (begin, end) and begin <= b and e <= end for b, e in spans):
@@ -200,4 +196,4 @@ def innermost_loops(objdump, path):
             loops.append(Loop(name, inside, sum(arch.flops(each) for each in inside),
                               sum(m[0] for m in moved), sum(m[1] for m in moved),
                               sum(arch.on_stack(each) for each in inside)))
-    return arch, loops
+    return loops

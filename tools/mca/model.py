@@ -15,7 +15,8 @@ import re
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+import kernel_code  # noqa: E402
 import loops  # noqa: E402
 
 VECTOR_BYTES = {"neon": 16, "neon_fp16": 16, "avx2": 32, "avx512": 64}
@@ -81,10 +82,21 @@ class Model:
         return 12 * 32 / self.cycles("\n".join(f"vmovups {32 * i}(%rax), %ymm{i}" for i in range(12)) + "\n")
 
 
-def hot_loops(objdump, path):
-    """(kind, loop): of the loops that store and of those that do not, the one that computes most among those that do much
+def architecture(isa):
+    return loops.Arm if isa.startswith("neon") else loops.X86
+
+
+@functools.lru_cache(maxsize=None)
+def kernels_of(objdump, folder, isa):
+    """{name, as silu_f32: disassembly}"""
+    found = kernel_code.of_build(objdump, folder, isa)
+    return {symbol[len("hk_"):-len(isa) - 1]: text for symbol, text in found.items()}
+
+
+def hot_loops(name, text, arch):
+    """{kind: loop}: of the loops that store and of those that do not, the one that computes most among those that do much
     with each instruction. (Loops over single elements, or over rows with their passes elsewhere, do little.)"""
-    arch, found = loops.innermost_loops(objdump, path)
+    found = loops.innermost_loops(arch, text)
     hot = {}
     for kind, stores in (("sum", False), ("write", True)):
         candidates = [loop for loop in found if not loop.function.endswith("_argv") and (loop.stored > 0) == stores and
@@ -93,30 +105,23 @@ def hot_loops(objdump, path):
         dense = [loop for loop in candidates if 1.4 * loop.density() > most]
         if dense:
             hot[kind] = max(dense, key=lambda loop: (loop.flops, loop.density()))
-    if path.stem.startswith("hk_matmul") or "_scale_" in path.stem:
+    if name.startswith("matmul") or "_scale_" in name:
         hot.pop("write", None)  # of a tile's sums, of a row's two numbers
-    if not re.search(r"norm|softmax|matmul|scale|sums", path.stem):
+    if not re.search(r"norm|softmax|matmul|scale|sums", name):
         hot.pop("sum", None)  # there are none: it is what a rest of a row goes through
-    return arch, hot
-
-
-def kernel_objects(directory, isa):
-    """(name, object file)"""
-    for path in sorted(directory.glob(f"hk_*_{isa}.o")):
-        yield path.stem[len("hk_"):-len(isa) - 1], path
+    return hot
 
 
 def chosen_loops(arguments):
-    """(kernel, kind, loop, architecture)"""
+    """(kernel, kind, loop)"""
+    kernels, arch = kernels_of(arguments.objdump, arguments.kernels, arguments.isa), architecture(arguments.isa)
+    wanted = SHOWN
     if arguments.all or arguments.kernel:
-        wanted = [(name, kind) for name, _ in kernel_objects(arguments.kernels, arguments.isa) for kind in ("sum", "write")
-                  if arguments.all or name in arguments.kernel]
-    else:
-        wanted = SHOWN
+        wanted = [(name, kind) for name in kernels for kind in ("sum", "write") if arguments.all or name in arguments.kernel]
     for name, kind in wanted:
-        arch, hot = hot_loops(arguments.objdump, arguments.kernels / f"hk_{name}_{arguments.isa}.o")
+        hot = hot_loops(name, kernels[name], arch)
         if kind in hot:
-            yield name, kind, hot[kind], arch
+            yield name, kind, hot[kind]
 
 
 def cell(model, loop, vector_bytes):
@@ -131,10 +136,10 @@ def print_table(arguments):
     print("| kernel | loop | instructions | flops | bytes in, out | stack | " + " | ".join(processors) + " |")
     print("|---" * (6 + len(processors)) + "|")
     models = {}
-    for name, kind, loop, arch in chosen_loops(arguments):
+    for name, kind, loop in chosen_loops(arguments):
         cells = []
         for processor in processors:
-            model = models.setdefault(processor, Model(arguments.mca, processor, arch))
+            model = models.setdefault(processor, Model(arguments.mca, processor, architecture(arguments.isa)))
             cells.append(cell(model, loop, VECTOR_BYTES[arguments.isa]))
         print(f"| {name} | {kind} | {len(loop.instructions)} | {loop.flops} | {loop.loaded}, {loop.stored} | {loop.stack} | "
               + " | ".join(cells) + " |", flush=True)
@@ -143,8 +148,8 @@ def print_table(arguments):
 def print_stack(arguments):
     """The hot loops that go to the stack, of all kernels."""
     count = 0
-    for name, path in kernel_objects(arguments.kernels, arguments.isa):
-        for kind, loop in sorted(hot_loops(arguments.objdump, path)[1].items()):
+    for name, text in kernels_of(arguments.objdump, arguments.kernels, arguments.isa).items():
+        for kind, loop in sorted(hot_loops(name, text, architecture(arguments.isa)).items()):
             count += 1
             if loop.stack:
                 print(f"{name}, {kind}: {loop.stack} of {len(loop.instructions)} instructions, {loop.flops} flops")
@@ -153,7 +158,7 @@ def print_stack(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", type=pathlib.Path, help="directory of the kernels' object files, build/.../kernels")
+    parser.add_argument("kernels", type=pathlib.Path, help="folder of the kernels' object files, build/.../kernels")
     parser.add_argument("--objdump", default="objdump", help="one that knows the kernels' processor")
     parser.add_argument("--mca", default="llvm-mca-19")
     parser.add_argument("--isa", default="neon")

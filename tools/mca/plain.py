@@ -77,7 +77,7 @@ def main():
         program = pathlib.Path(folder) / "plain"
         build(arguments.compiler, arguments.processor, program)
         addresses = trace(arguments.emulator, arguments.processor, program)
-        functions = list(loops.functions(arguments.objdump, program))
+        functions = list(loops.functions(loops.disassembly(arguments.objdump, program)))
     by_address = {each.address: each for _, body in functions for each in body}
 
     print(f"Cycles per element (of the product: per input of 6 rows and 16 outputs) on {arguments.processor}")
@@ -86,7 +86,7 @@ def main():
         body = next(body for name, body in functions if name == f"plain_{function}")
         iteration, count = iterations(addresses, body[0].address, body[-1].address + 4)
         plain = mca.cycles(text([by_address[address] for address in iteration])) * count / N
-        _, hot = model.hot_loops(arguments.objdump, arguments.kernels / f"hk_{kernel}_neon.o")
+        hot = model.hot_loops(kernel, model.kernels_of(arguments.objdump, arguments.kernels, "neon")[kernel], loops.Arm)
         loop = hot[kind]
         elements = loop.flops / (2 * 6 * 16) if function == "product" else (
             loop.stored if kind == "write" else loop.loaded) / 4

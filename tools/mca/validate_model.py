@@ -34,7 +34,7 @@ def build(compiler, directory, isa, folder):
 
 def modelled(mca, objdump, kernels, kernel, isa):
     """Cycles per element: of the loop that writes and, in row kernels, of the one that sums."""
-    _, hot = model.hot_loops(objdump, kernels / f"hk_{kernel}_{isa}.o")
+    hot = model.hot_loops(kernel, model.kernels_of(objdump, kernels, isa)[kernel], loops.X86)
     total = mca.cycles(hot["write"].text()) * 4 / hot["write"].stored
     if "norm" in kernel:
         total += mca.cycles(hot["sum"].text()) * 4 / hot["sum"].loaded
