@@ -27,6 +27,7 @@ set(HALYARD_STREAMED_PREFETCH_elementwise 4096)
 set(HALYARD_STREAMED_PREFETCH_rms_norm 8192)
 set(HALYARD_STREAMED_PREFETCH_layer_norm 8192)
 set(HALYARD_STREAMED_PREFETCH_softmax_normalize 0)  # exponentials are in cache
+set(HALYARD_STREAMED_PREFETCH_softmax_backward 0)  # rows are in cache when they are written
 # Signatures and generators of kernels that prefetch what others read later, which make_kernels.cpp edits.
 set(HALYARD_PREFETCHING matmul softmax)
 

@@ -22,12 +22,18 @@ struct Row {
     Halide::Var d, t;
     std::vector<RowReduction> reductions;  // in the order in which they are computed
     std::vector<Halide::Func> scalars;     // f(t): computed once per row
-    bool one_by_one = false;               // a row is done before the next begins
+    int sums = 0;                          // sums over rows that y continues besides, in an update
     Halide::Func pairs{};  // pairs(d, t): where it is defined, what y is made of if its width is a multiple of 64
     Halide::Func
         first{};  // first(d, t), on GPUs: where it is defined, computed for each vector of y before that is written
     std::vector<Halide::Func> staged{};  // staged(d, t), on GPUs: computed once for a row, and kept in shared memory
 };
+
+/** The definition of y that writes rows. */
+inline Halide::Stage last_stage(const Row &stages) {
+    Halide::Func y = stages.y;
+    return stages.sums > 0 ? y.update(0) : Halide::Stage(y);
+}
 
 /** y is the result of the pipeline, and may take the place of an input. */
 void row(const Row &stages, const RowParams &params, const Halide::Target &target, const Halide::Pipeline &pipeline);

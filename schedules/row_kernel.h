@@ -64,14 +64,11 @@ public:
         add_outputs(generator, {tensors.type(), tensors.type()});
     }
 
-    /** Rows, and `sums` of all rows that continue what is there: each an input and an output of f32 in the same place, whose rows are
-     *  one (0 elements from each to the next). */
+    /** Rows, and `sums` in f32 that continue what is there: outputs whose rows are one (0 elements from each to the next). */
     void add_gradient(Halide::Internal::GeneratorBase &generator, int sums) {
-        std::vector<Halide::Type> types = {tensors.type()};
-        for (int k = 0; k < sums; k++) {
-            sums_.push_back(generator.add_input<Halide::Buffer<>>("sums" + std::to_string(k), Halide::Float(32), 2));
-            types.push_back(Halide::Float(32));
-        }
+        stages_.sums = sums;
+        std::vector<Halide::Type> types(1 + sums, Halide::Float(32));
+        types[0] = tensors.type();
         add_outputs(generator, types);
     }
 
@@ -185,13 +182,25 @@ public:
     /** Element d of row t of the gradient, which may take the place of any input, and what becomes of each sum with row t. */
     void write_gradient(const Element &gradient,
                         const std::vector<std::function<Expr(const Expr &sum, const Expr &i)>> &added) {
+        Func y = stages_.y;
         std::vector<Expr> values = {access().store(strict(gradient), d)};
-        for (size_t k = 0; k < sums_.size(); k++) {
-            values.push_back(Halide::strict_float(added[k](Func(*sums_[k])(d, t), d)));
+        if (stages_.sums == 0) {
+            y(d, t) = values[0];
+        } else {
+            // A sum's element of row t is that of the row before. Halide takes rows to be apart, but keeps the order of loads and stores.
+            std::vector<Expr> before = {Halide::undef(tensors.type())};
+            before.resize(1 + stages_.sums, Halide::undef<float>());
+            y(d, t) = Halide::Tuple(before);
+            for (int k = 0; k < stages_.sums; k++) {
+                values.push_back(Halide::strict_float(added[k](y(d, t)[k + 1], d)));
+            }
+            y(d, t) = Halide::Tuple(values);
+            for (int k = 0; k < stages_.sums; k++) {
+                y.output_buffers()[k + 1].dim(1).set_stride(0);
+            }
         }
-        stages_.y(d, t) = Halide::Tuple(values);
-        stages_.one_by_one = true;
-        *outputs_ = stages_.y;
+        stages_.y = y;
+        *outputs_ = y;
     }
 
     // ---- for schedule() ----
@@ -199,7 +208,7 @@ public:
     void schedule(Halide::Internal::GeneratorBase &generator) {
         tensors.begin_schedule(generator);
         const bool statistics = work_ == RowWork::statistics;
-        if (work_ == RowWork::gradient) {
+        if (stages_.sums > 0) {
             generator.get_pipeline().add_custom_lowering_pass(new schedules::ValuesFirst);
         }
         if (tensors.on_gpu()) {
@@ -286,7 +295,6 @@ private:
     const std::optional<DType> read_;
     Halide::GeneratorInput<int> *warps_ = nullptr, *rows_ = nullptr;
     Halide::GeneratorOutput<Func> *outputs_ = nullptr;
-    std::vector<Halide::GeneratorInput<Halide::Buffer<>> *> sums_;
     std::vector<std::function<Func()>> rows_read_;
     std::optional<std::pair<Func, Expr>> ahead_;
     schedules::Row stages_{{}, d, t, {}, {}};

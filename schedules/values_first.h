@@ -2,6 +2,7 @@
 #ifndef HALYARD_SCHEDULES_VALUES_FIRST_H
 #define HALYARD_SCHEDULES_VALUES_FIRST_H
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,19 +11,32 @@
 
 namespace halyard::schedules {
 
-/** Computes the values that follow one another into memory before any of them is stored. What one is made of may lie where
- *  another goes.
+/** Computes the values of an element of all outputs before any of them is stored. What one is made of may lie where another goes.
  *
  *  To LLVM no two tensors overlap. It moves no load behind a store of the same iteration all the same: the tests in place
  *  hold that. */
 class ValuesFirst : public Halide::Internal::IRMutator {
     using IRMutator::visit;
 
-    /** What is named and stored, one after the other. */
-    struct Parts {
-        std::vector<std::pair<std::string, Halide::Expr>> named;
+    using Named = std::vector<std::pair<std::string, Halide::Expr>>;
+
+    /** What is named and stored, one after the other, until an output comes again. */
+    struct Part {
+        Named named;
         std::vector<Halide::Internal::Stmt> stores;  // of names
     };
+
+    struct Parts {
+        std::vector<Part> stored;
+        Named named;  // since the last store
+    };
+
+    static bool stores_to(const Part &part, const std::string &output) {
+        const auto is_to_it = [&](const Halide::Internal::Stmt &stmt) {
+            return stmt.as<Halide::Internal::Store>()->name == output;
+        };
+        return std::any_of(part.stores.begin(), part.stores.end(), is_to_it);
+    }
 
     /** Whether a statement does nothing but name values and store them into outputs. */
     static bool take_apart(const Halide::Internal::Stmt &stmt, Parts &parts) {
@@ -40,10 +54,16 @@ class ValuesFirst : public Halide::Internal::IRMutator {
             return false;
         }
         if (store) {
+            if (parts.stored.empty() || stores_to(parts.stored.back(), store->name)) {
+                parts.stored.emplace_back();
+            }
+            Part &part = parts.stored.back();
+            part.named.insert(part.named.end(), parts.named.begin(), parts.named.end());
+            parts.named.clear();
             const Halide::Type type = store->value.type();
-            parts.named.emplace_back(unique_name("value"), store->value);
-            parts.stores.push_back(Store::make(store->name, Variable::make(type, parts.named.back().first),
-                                               store->index, store->param, store->predicate, store->alignment));
+            part.named.emplace_back(unique_name("value"), store->value);
+            part.stores.push_back(Store::make(store->name, Variable::make(type, part.named.back().first), store->index,
+                                              store->param, store->predicate, store->alignment));
         }
         return store;
     }
@@ -54,9 +74,12 @@ class ValuesFirst : public Halide::Internal::IRMutator {
         if (!take_apart(block, parts)) {
             return IRMutator::visit(block);
         }
-        Stmt result = Block::make(parts.stores);
-        for (auto named = parts.named.rbegin(); named != parts.named.rend(); ++named) {
-            result = LetStmt::make(named->first, named->second, result);
+        Stmt result;
+        for (auto part = parts.stored.rbegin(); part != parts.stored.rend(); ++part) {
+            result = result.defined() ? Block::make(Block::make(part->stores), result) : Block::make(part->stores);
+            for (auto named = part->named.rbegin(); named != part->named.rend(); ++named) {
+                result = LetStmt::make(named->first, named->second, result);
+            }
         }
         return result;
     }

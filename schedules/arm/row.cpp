@@ -38,15 +38,16 @@ void row(const Row &stages, const RowParams &params, const Target &, const Pipel
         whole = whole && r.width % r.lane_count == 0;
     }
     // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
-    if (params.rows > 1 && !stages.one_by_one) {
+    Stage last = last_stage(stages);
+    if (params.rows > 1) {
         const Var row("row");
-        Stage several = y.specialize(whole && y.output_buffers()[0].dim(1).extent() % params.rows == 0);
+        Stage several = last.specialize(whole && y.output_buffers()[0].dim(1).extent() % params.rows == 0);
         arm::by_vectors(y, several, stages.d, params.vectors);
         several.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
-    arm::by_vectors(y, y.specialize(whole), stages.d, params.vectors);
-    if (stages.one_by_one) {
-        arm::by_vectors(y, y, stages.d, params.vectors);  // sums take every element once
+    arm::by_vectors(y, last.specialize(whole), stages.d, params.vectors);
+    if (stages.sums > 0) {
+        arm::by_vectors(y, last, stages.d, params.vectors);  // sums take every element once
     } else {
         arm::by_overlapping_vectors(y, stages.d, params.vectors, pipeline);
     }

@@ -122,18 +122,19 @@ void row(const Row &stages, const RowParams &params, const Target &target, const
             .vectorize(pair);
     };
     // Several rows at a time hide the latency of the sums, and a weight that is loaded and widened serves all of them.
-    if (params.rows > 1 && !stages.one_by_one) {
+    Stage last = last_stage(stages);
+    if (params.rows > 1) {
         const Var row("row");
-        Stage rows = y.specialize(whole && y.output_buffers()[0].dim(1).extent() % params.rows == 0);
+        Stage rows = last.specialize(whole && y.output_buffers()[0].dim(1).extent() % params.rows == 0);
         last_pass(rows);
         rows.split(t, t, row, params.rows, TailStrategy::RoundUp).reorder(row, stages.d, t).unroll(row);
     }
-    last_pass(y.specialize(whole));
+    last_pass(last.specialize(whole));
     if (stages.pairs.defined()) {
-        last_pass(y.specialize(width % 64 == 0));  // with sums over a part of the row
+        last_pass(last.specialize(width % 64 == 0));  // with sums over a part of the row
     }
     // Other rows: the elements after the last whole iteration are written one by one, so that iterations are short.
-    y.vectorize(stages.d, f32_lanes(target) * std::min<int>(2, params.vectors), TailStrategy::GuardWithIf);
+    last.vectorize(stages.d, f32_lanes(target) * std::min<int>(2, params.vectors), TailStrategy::GuardWithIf);
 }
 
 void row_statistics(const Row &stages, const RowParams &params, const Target &target) {

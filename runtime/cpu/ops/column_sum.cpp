@@ -58,15 +58,14 @@ void RowSums::call(const TypedRows &x, int64_t rows, int64_t columns, float *sum
     }
 }
 
-void add_column_sums(const halyard_context &context, halyard_isa isa, float *partials, int64_t blocks, int64_t columns,
-                     float *sums, bool accumulate) {
-    const TypedRows all = {reinterpret_cast<char *>(partials), DType::f32, columns};
+void add_column_sums(const halyard_context &context, halyard_isa isa, const TypedRows &partials, int64_t blocks,
+                     int64_t columns, float *sums, bool accumulate) {
     const int64_t ranges = (columns + column_sum_columns - 1) / column_sum_columns;
     in_tasks(context, ranges, blocks * columns * size_of(DType::f32), [&](int64_t range, int64_t end) {
         const int64_t column = range * column_sum_columns;
         RowSums(isa, DType::f32)
-            .add(part_of(all, 0, column), blocks, std::min(columns, end * column_sum_columns) - column, sums + column,
-                 accumulate);
+            .add(part_of(partials, 0, column), blocks, std::min(columns, end * column_sum_columns) - column,
+                 sums + column, accumulate);
     });
 }
 
@@ -79,7 +78,8 @@ void column_sums(const halyard_context &context, halyard_isa isa, const TypedRow
             .blocks(part_of(x, row, 0), std::min(end * column_sum_rows, rows) - row, columns,
                     partials + block * columns);
     });
-    add_column_sums(context, isa, partials, blocks, columns, sums, accumulate);
+    add_column_sums(context, isa, {reinterpret_cast<char *>(partials), DType::f32, columns}, blocks, columns, sums,
+                    accumulate);
 }
 
 }  // namespace halyard

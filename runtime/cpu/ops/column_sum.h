@@ -31,11 +31,11 @@ private:
     Buffer<2, float> sums_;
 };
 
-/** sums(column) = b0 + b1 + ..., from left to right, b being the sums of blocks, each from +0 and row by row: `partials`, f32
- *  [blocks, columns]. So no sum is -0, and bits do not depend on threads. With `accumulate` it is sums + b0 + b1 + ... instead: rows
+/** sums(column) = b0 + b1 + ..., from left to right, b being the sums of blocks, each from +0 and row by row: the rows of
+ *  `partials`, in f32. So no sum is -0, and bits do not depend on threads. With `accumulate` it is sums + b0 + b1 + ... instead: rows
  *  that come in several calls, cut between blocks, make the bits of one call. */
-void add_column_sums(const halyard_context &context, halyard_isa isa, float *partials, int64_t blocks, int64_t columns,
-                     float *sums, bool accumulate);
+void add_column_sums(const halyard_context &context, halyard_isa isa, const TypedRows &partials, int64_t blocks,
+                     int64_t columns, float *sums, bool accumulate);
 
 /** Sums x so. The sums of its blocks take column_sum_blocks(rows) * columns floats of `partials`. */
 void column_sums(const halyard_context &context, halyard_isa isa, const TypedRows &x, int64_t rows, int64_t columns,

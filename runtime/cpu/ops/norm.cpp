@@ -29,11 +29,6 @@ Rows rows_of(std::initializer_list<const View *> views) {
     return rows;
 }
 
-/** Whether every row begins at a line. */
-bool begins_lines(const char *data, int64_t pitch_bytes) {
-    return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(pitch_bytes)) % streamed_line == 0;
-}
-
 /** `make_kernel`: returns what a task calls with pieces of x and y, as NormRows, which computes rows in this order. */
 template<typename MakeKernel>
 void run(const halyard_context &c, const View &x, const View &y, const MakeKernel &make_kernel) {
@@ -44,7 +39,7 @@ void run(const halyard_context &c, const View &x, const View &y, const MakeKerne
                         row_bytes <= row_tile_bytes && x.data != y.data;
 
     const Split split(c, rows);
-    const RowOrder order = stream ? RowOrder::one_by_one : row_order(split, rows);
+    const RowOrder order = stream ? RowOrder::one_by_one : row_order(split.parts(), rows);
     split.run([&](const Part &part) {
         auto kernel = make_kernel(isa, order);
         if (!stream) {

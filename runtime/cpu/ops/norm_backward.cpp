@@ -16,14 +16,15 @@ namespace {
 class GradientRows {
 public:
     /** `dtype` is that of the rows, and of the weight if there is one. */
-    GradientRows(halyard_isa isa, const NormBackwardCall &call, DType dtype) : isa_(isa), call_(call), dtype_(dtype) {
+    GradientRows(halyard_isa isa, const NormBackwardCall &call, DType dtype, RowOrder order)
+        : isa_(isa), call_(call), dtype_(dtype), order_(order) {
         weight_.set(call.weight.data, call.weight.width());
     }
 
     /** Where the norm has a weight, the rows are added to `dweight` and, of a LayerNorm, to `dbias`. */
     void operator()(const Rows::Piece &piece, const TypedRows &added, float *dweight, float *dbias) {
         const int64_t size = size_of(dtype_), columns = piece.columns;
-        in_row_order(RowOrder::side_by_side, piece.rows, [&](int64_t first, int64_t count) {
+        in_row_order(order_, piece.rows, [&](int64_t first, int64_t count) {
             const auto set = [&](Buffer<2> &buffer, int tensor) {
                 buffer.set(piece.data[tensor] + first * piece.pitch[tensor] * size, columns, count,
                            piece.pitch[tensor]);
@@ -42,8 +43,8 @@ private:
     void rms_norm() const {
         const auto &[eps, eps_outside_root, weight_offset, moment_width] = call_.scalars;
         if (call_.weight.data) {
-            kernel(kernels::rms_norm_backward_weight)({x_, dy_, added_, eps, eps_outside_root, weight_offset,
-                                                       moment_width, weight_, dweight_, dx_, dweight_});
+            kernel(kernels::rms_norm_backward_weight)(
+                {x_, dy_, added_, eps, eps_outside_root, weight_offset, moment_width, weight_, dx_, dweight_});
         } else {
             kernel(kernels::rms_norm_backward)(
                 {x_, dy_, added_, eps, eps_outside_root, weight_offset, moment_width, dx_});
@@ -53,8 +54,7 @@ private:
     void layer_norm() const {
         const float eps = call_.scalars.eps;
         if (call_.weight.data) {
-            kernel(kernels::layer_norm_backward_weight)(
-                {x_, dy_, added_, eps, weight_, dweight_, dbias_, dx_, dweight_, dbias_});
+            kernel(kernels::layer_norm_backward_weight)({x_, dy_, added_, eps, weight_, dx_, dweight_, dbias_});
         } else {
             kernel(kernels::layer_norm_backward)({x_, dy_, added_, eps, dx_});
         }
@@ -68,6 +68,7 @@ private:
     const halyard_isa isa_;
     const NormBackwardCall &call_;
     const DType dtype_;
+    const RowOrder order_;
     Buffer<2> x_, dy_, added_, dx_;
     Buffer<2, float> dweight_, dbias_;
     Buffer<1> weight_;
@@ -112,24 +113,26 @@ class BlockSums {
 public:
     BlockSums(Workspace &workspace, const View &wanted, bool written, int64_t blocks, int threads, int64_t width)
         : workspace_(workspace), wanted_(wanted), written_(wanted.data || written), blocks_(blocks), width_(width),
+          pitch_((width + line_floats - 1) / line_floats * line_floats),
           rows_(workspace.book<float>(wanted.data ? blocks
                                       : written   ? threads
                                                   : 0,
-                                      width)) {}
+                                      pitch_)) {}
 
     /** The sum of a block, at +0, or null. */
     float *begin(int64_t block, int thread) const {
         if (!written_) {
             return nullptr;
         }
-        float *const row = workspace_[rows_] + (wanted_.data ? block : thread) * width_;
+        float *const row = workspace_[rows_] + (wanted_.data ? block : thread) * pitch_;
         std::memset(row, 0, width_ * sizeof(float));
         return row;
     }
 
     void finish(const halyard_context &context, halyard_isa isa, bool accumulate) const {
         if (wanted_.data) {
-            add_column_sums(context, isa, workspace_[rows_], blocks_, width_, reinterpret_cast<float *>(wanted_.data),
+            const TypedRows partials = {reinterpret_cast<char *>(workspace_[rows_]), DType::f32, pitch_};
+            add_column_sums(context, isa, partials, blocks_, width_, reinterpret_cast<float *>(wanted_.data),
                             accumulate);
         }
     }
@@ -138,7 +141,9 @@ private:
     const Workspace &workspace_;
     const View &wanted_;
     const bool written_;
-    const int64_t blocks_, width_;
+    static constexpr int64_t line_floats = 16;  // kernels take sums to begin at lines
+
+    const int64_t blocks_, width_, pitch_;
     const Workspace::Piece<float> rows_;
 };
 
@@ -169,6 +174,8 @@ void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBack
     const int64_t blocks = (count + block_rows - 1) / block_rows;
     const int threads = static_cast<int>(std::clamp<int64_t>(blocks, 1, most_threads));
 
+    const RowOrder order = row_order(threads, rows, 1024);  // kernels take two rows side by side
+
     Workspace workspace(c, device_of(call.x));
     const BlockSums dweight(workspace, call.dweight, has_weight, blocks, threads, width);
     const BlockSums dbias(workspace, call.dbias, has_weight, blocks, threads, width);
@@ -181,7 +188,7 @@ void cpu::norm_backward(Checker &check, const halyard_context &c, const NormBack
         std::memset(workspace[zeros], 0, width * size_of(computed));
     }
     run_tasks(c, threads, [&](int index) {
-        GradientRows gradient(isa, call, computed);
+        GradientRows gradient(isa, call, computed, order);
         RowSums dy_sums(isa, dtype);
         for (int64_t block = blocks * index / threads; block < blocks * (index + 1) / threads; block++) {
             float *const weight_sums = dweight.begin(block, index), *const bias_sums = dbias.begin(block, index);

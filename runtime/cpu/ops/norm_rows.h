@@ -15,10 +15,9 @@ enum class RowOrder { side_by_side, one_by_one };
 
 /** The faster order for a call that does not stream. Side by side, rows wait for each other's sums less long. But the processor reads and
  *  writes rows ahead of the kernel only if they are long, or one after the other: beyond the second-level cache, short ones take half to
- *  four fifths of the time one by one. */
-inline RowOrder row_order(const Split &split, const Rows &rows) {
-    constexpr int64_t longest = 2048;  // features
-    const bool in_cache = rows.count() * rows.bytes_per_row() <= split.parts() * second_level_cache();
+ *  four fifths of the time one by one: those of up to `longest` features. */
+inline RowOrder row_order(int64_t threads, const Rows &rows, int64_t longest = 2048) {
+    const bool in_cache = rows.count() * rows.bytes_per_row() <= threads * second_level_cache();
     return in_cache || rows.width() > longest ? RowOrder::side_by_side : RowOrder::one_by_one;
 }
 

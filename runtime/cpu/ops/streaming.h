@@ -30,6 +30,11 @@ inline bool rows_stream() {
 
 constexpr int64_t streamed_line = 64;
 
+/** Whether every row begins at a line, as the second form of a kernel needs it. */
+inline bool begins_lines(const char *data, int64_t pitch_bytes) {
+    return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(pitch_bytes)) % streamed_line == 0;
+}
+
 /** Copies around the caches, and prefetches as many bytes at `next`, which need not exist, unless it is null. The destination needs no
  *  alignment. */
 using StreamCopy = void (*)(char *destination, const char *source, int64_t bytes, const char *next);
