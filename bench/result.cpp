@@ -119,7 +119,7 @@ json to_json(const RowResult &row) {
     if (row.rounds > 0) {
         object["seconds"] = to_json(row.seconds);
         object["limit_seconds"] = to_json(row.limit_seconds);
-        object["limit_stores"] = row.limit_loop == Loop::first ? "ordinary" : "non-temporal";
+        object["limit_stores"] = row.limit_loop == Loop::plain ? "ordinary" : "non-temporal";
         object["fraction_of_limit"] = to_json(row.fraction);
         object["is_beyond_limit"] = row.is_beyond_limit();
         object["attempts"] = row.attempts;

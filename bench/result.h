@@ -50,7 +50,7 @@ struct RowResult {
     Estimate seconds;
     Estimate again;                               // ours over ours again: the noise of the row
     Estimate limit_seconds;                       // of a copy that moves the same bytes the same way, or the roofline's
-    Loop limit_loop = Loop::first;                // of the copy
+    Loop limit_loop = Loop::plain;                // of the copy
     Estimate fraction;                            // of the limit: its time over ours
     Estimate read_seconds, multiply_add_seconds;  // of a roofline: what it is the greater of
     std::size_t sets = 1;                         // how many copies of matrices and caches go round

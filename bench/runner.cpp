@@ -35,10 +35,10 @@ void take_ours(RowResult &row, const BenchmarkCase &bench_case, std::size_t limi
     std::vector<double> limit = seconds[1];
     if (limit_count > 1 && estimate(seconds[2]).median < estimate(limit).median) {
         limit = seconds[2];
-        row.limit_loop = Loop::second;
+        row.limit_loop = Loop::hinted;
     }
     if (row.id.has_roofline()) {
-        row.limit_loop = Loop::first;
+        row.limit_loop = Loop::plain;
         row.read_seconds = estimate(limit);
         row.multiply_add_seconds = estimate(seconds[3]);
         limit = by_round(limit, seconds[3], [](double a, double b) { return std::max(a, b); });

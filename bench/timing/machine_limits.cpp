@@ -138,7 +138,7 @@ int byte_products(halyard_isa isa, int bits) {
 }
 
 void run_stream(const StreamTable &table, Stream stream, Loop loop, const StreamArguments &arguments, Team &team) {
-    const auto run = (loop == Loop::first ? table.first : table.second)[stream];
+    const auto run = (loop == Loop::plain ? table.plain : table.hinted)[stream];
     if (team.size() == 1) {
         run(arguments);
         return;
@@ -172,8 +172,8 @@ public:
 
     /** By the faster of the two loops that read. */
     double bandwidth(Stream stream, std::size_t working_set) {
-        const double one = bandwidth(stream, table.first[stream], working_set);
-        return stream == stream_read ? std::max(one, bandwidth(stream, table.second[stream], working_set)) : one;
+        const double one = bandwidth(stream, table.plain[stream], working_set);
+        return stream == stream_read ? std::max(one, bandwidth(stream, table.hinted[stream], working_set)) : one;
     }
 
 private:

@@ -53,10 +53,10 @@ public:
     ReadAsMuch(const BenchmarkCase &bench_case, const StreamTable &with, Team &on)
         : bytes(bench_case.id.bytes_moved()), streams(&with), team(&on),
           memory(std::make_shared<Buffer>(bench_case.id.cold ? bench_case.cold_set : bytes)) {}
-    /** Reads this memory by the second loop. */
-    ReadAsMuch by_second_loop() const {
+    /** Reads this memory by the other loop. */
+    ReadAsMuch with_hints() const {
         ReadAsMuch other = *this;
-        other.loop = Loop::second;
+        other.loop = Loop::hinted;
         return other;
     }
     void operator()(std::size_t) {
@@ -70,7 +70,7 @@ public:
 
 private:
     std::size_t bytes, next = 0;
-    Loop loop = Loop::first;
+    Loop loop = Loop::plain;
     const StreamTable *streams;
     Team *team;
     std::shared_ptr<Buffer> memory;
@@ -123,19 +123,19 @@ std::vector<std::unique_ptr<Contender>> limits_of(BenchmarkCase &bench_case, hal
         limits.push_back(std::make_unique<Local<std::decay_t<decltype(call)>>>(call, bench_case.sets.size()));
     };
     if (!bench_case.id.has_roofline()) {
-        append(Copy{&bench_case, &streams, Loop::first, &team});
+        append(Copy{&bench_case, &streams, Loop::plain, &team});
         if (bench_case.id.cold) {
-            append(Copy{&bench_case, &streams, Loop::second, &team});
+            append(Copy{&bench_case, &streams, Loop::hinted, &team});
         }
         return limits;
     }
     if (bench_case.id.kernel->layer) {
-        append(ReadWeights{&bench_case, &streams, Loop::first, &team});
-        append(ReadWeights{&bench_case, &streams, Loop::second, &team});
+        append(ReadWeights{&bench_case, &streams, Loop::plain, &team});
+        append(ReadWeights{&bench_case, &streams, Loop::hinted, &team});
     } else {
         const ReadAsMuch read(bench_case, streams, team);
         append(read);
-        append(read.by_second_loop());
+        append(read.with_hints());
     }
     append(multiply_adds_of(bench_case.id, isa, team));
     return limits;

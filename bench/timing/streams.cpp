@@ -149,7 +149,7 @@ void read_far(StreamArguments s) {
 }
 
 /** As fast as it comes from a core's own caches, and from farther away where the hardware asks for it early enough. */
-void read_in_order(StreamArguments s) {
+void read(StreamArguments s) {
     Bits sums[unroll] = {};
     std::size_t offset = 0;
     for (; offset + unroll * width <= s.bytes; offset += unroll * width) {
@@ -160,9 +160,9 @@ void read_in_order(StreamArguments s) {
     keep(sums);
 }
 
-void read(StreamArguments s) {
+void read_with_hints(StreamArguments s) {
     constexpr std::size_t far = std::size_t{4} << 20;  // more than a core's own caches hold
-    (s.bytes > far ? read_far : read_in_order)(s);
+    (s.bytes > far ? read_far : read)(s);
 }
 
 /** The streams that write, with one kind of store. */
@@ -349,7 +349,7 @@ const StreamTable HALYARD_BENCH_TABLE = {
     {read, Writing<Ordinary>::write, Writing<Ordinary>::copy, Writing<Nontemporal>::copy,
      Writing<Ordinary>::read2_write1, Writing<Ordinary>::read2_write2, Writing<Ordinary>::halve,
      Writing<Ordinary>::double_up},
-    {read_in_order, Writing<Nontemporal>::write, Writing<Nontemporal>::copy, Writing<Nontemporal>::copy,
+    {read_with_hints, Writing<Nontemporal>::write, Writing<Nontemporal>::copy, Writing<Nontemporal>::copy,
      Writing<Nontemporal>::read2_write1, Writing<Nontemporal>::read2_write2, Writing<Nontemporal>::halve,
      Writing<Nontemporal>::double_up},
     {multiply_add_chains, operations_of_round},

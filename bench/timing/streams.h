@@ -24,9 +24,9 @@ enum Stream {
     stream_count
 };
 
-/** A stream has two loops: with ordinary stores, and with non-temporal ones. stream_read, which stores nothing, asks for lines ahead in
- *  the first and leaves that to the hardware in the second. */
-enum class Loop { first, second };
+/** A stream has two loops, of which the faster one is a limit: plain loads and stores, and with hints, which are non-temporal stores or,
+ *  of stream_read, prefetches. */
+enum class Loop { plain, hinted };
 
 /** `bytes` is the length of the streams; stream_halve writes half of it, stream_double reads half of it. Loops take and
  *  capture it by value, or they would read its pointers again for each vector. */
@@ -45,8 +45,8 @@ struct Chains {
 };
 
 struct StreamTable {
-    void (*first[stream_count])(StreamArguments arguments);
-    void (*second[stream_count])(StreamArguments arguments);
+    void (*plain[stream_count])(StreamArguments arguments);
+    void (*hinted[stream_count])(StreamArguments arguments);
     /** In f32 or, where an instruction set is for products of bf16, in these. */
     Chains multiply_adds;
     /** In bytes: products of rows in 8 bits with codes of 4 bits. */

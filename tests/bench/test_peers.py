@@ -21,6 +21,7 @@ from run import load  # noqa: E402
 
 PEERS = Path(__file__).resolve().parents[1] / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
+IN_EMULATOR = "it is the same on every processor, and takes a minute in an emulator"
 CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 
 
@@ -81,6 +82,7 @@ class Peers(unittest.TestCase):
         self.assertIn("absent (ImportError: the library is not", " ".join(self.report.stdout.split()))
 
 
+@unittest.skipIf(len(PROGRAM) > 1, IN_EMULATOR)
 class Folders(unittest.TestCase):
     def test_what_a_killed_run_left_goes_and_others_cannot_look_in(self):
         folder = tempfile.TemporaryDirectory()
@@ -107,6 +109,7 @@ class Folders(unittest.TestCase):
         self.assertEqual(modes, {0o700})
 
 
+@unittest.skipIf(len(PROGRAM) > 1, IN_EMULATOR)
 class Odd(unittest.TestCase):
     """Peers that do not keep to what served.py says of them."""
 
