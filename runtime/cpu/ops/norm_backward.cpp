@@ -138,11 +138,11 @@ public:
     }
 
 private:
+    static constexpr int64_t line_floats = 16;  // kernels take sums to begin at lines
+
     const Workspace &workspace_;
     const View &wanted_;
     const bool written_;
-    static constexpr int64_t line_floats = 16;  // kernels take sums to begin at lines
-
     const int64_t blocks_, width_, pitch_;
     const Workspace::Piece<float> rows_;
 };
