@@ -20,7 +20,7 @@ void cpu::softmax_backward(Checker &, const halyard_context &c, const SoftmaxBac
     const bool stream = should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) && !in_place;
     const auto streamed = stream ? kernel.streamed() : std::nullopt;
     const Split split(c, rows);
-    const RowOrder order = streamed ? RowOrder::one_by_one : row_order(split.parts(), rows);
+    const RowOrder order = row_order(split.parts(), rows);
     split.run([&](const Part &part) {
         Buffer<2> tensors[3];
         rows.for_each_piece(part, INT_MAX, rows.width(), [&](const Rows::Piece &piece) {
