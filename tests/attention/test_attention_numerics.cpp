@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/bf16_models.h"
 #include "support/reference_hashes.h"
 #include "support/test_scale.h"
 #include "support/threads.h"
@@ -33,6 +34,16 @@ std::vector<AttentionForm> forms() {
         form.norm = true;
         form.rotary_dim = 32;
         form.softcap = 4;
+        all.push_back(form);
+    }
+    return all;
+}
+
+/** With queries, keys and values in f32 and in bf16. */
+std::vector<AttentionForm> forms_of_types() {
+    std::vector<AttentionForm> all = forms();
+    for (AttentionForm form : forms()) {
+        form.q = form.k = form.v = Dtype::bf16;
         all.push_back(form);
     }
     return all;
@@ -132,6 +143,50 @@ TEST(AttentionBits, OfBfloat16AreThoseOfEveryMachine) {
     });
 }
 
+// Where a query sees one key, the logarithm of its sum is the score. Where all scores are 0, the result is the sum of the values over
+// their number.
+TEST(AttentionBits, OfBfloat16OnAmxAreThoseOfTheModel) {
+    if (halyard_isa_supported(HALYARD_ISA_AMX) == 0) {
+        GTEST_SKIP() << "this machine or this library has no AMX";
+    }
+    const Context context(HALYARD_ISA_AMX, 2);
+    for (const std::int64_t tokens : {1, 20, 70, 300, 512}) {
+        for (const std::int64_t head_dim : {8, 33, 64, 100}) {
+            AttentionForm form;
+            form.queries = form.keys = tokens;
+            form.heads = 3;
+            form.head_dim = head_dim;
+            form.scale = 1;
+            form.q = form.k = form.v = Dtype::bf16;
+            form.window = 1;
+            AttentionCase scores(form);
+            scores.options.log_sum_exp = &scores.log_sum_exp.view;
+            bits_of(scores, context.get());
+            form.window = 50;
+            AttentionCase sums(form);
+            sums.q.fill([](std::int64_t, std::int64_t) { return 0; });
+            bits_of(sums, context.get());
+            for (std::int64_t token = 0; token < tokens; token++) {
+                const std::int64_t first = std::max<std::int64_t>(0, token - 49);
+                for (std::int64_t head = 0; head < 3; head++) {
+                    const std::int64_t row = token * 3 + head;
+                    const float score = amx_sum(
+                        head_dim, [&](std::int64_t i) { return static_cast<float>(scores.q.get(row, i)); },
+                        [&](std::int64_t i) { return static_cast<float>(scores.k.get(token, i)); });
+                    ASSERT_EQ(scores.log_sum_exp.get(token, head), static_cast<double>(score)) << scores.describe();
+                    for (std::int64_t i = 0; i < head_dim; i++) {
+                        const float sum = amx_sum(
+                            token + 1, [&](std::int64_t key) { return key < first ? 0.0f : 1.0f; },
+                            [&](std::int64_t key) { return static_cast<float>(sums.v.get(key, i)); });
+                        const float weight = 1.0f / static_cast<float>(token + 1 - first);
+                        ASSERT_EQ(sums.y.get(row, i), static_cast<double>(sum * weight)) << sums.describe();
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST(AttentionBits, ThreadsDoNotMatter) {
     const std::vector<int> thread_counts = {2, 3, 4, 7}, few = {3};
     for (const halyard_isa isa : supported_isas()) {
@@ -174,7 +229,7 @@ TEST(AttentionBits, OneQueryOverManyKeys) {
 TEST(AttentionBits, QueriesAloneAndAmongOthers) {
     for (const halyard_isa isa : supported_isas()) {
         const Context context(isa, 2);
-        for (AttentionForm form : forms()) {
+        for (AttentionForm form : forms_of_types()) {
             AttentionCase call(form);
             bits_of(call, context.get());
             for (const std::int64_t count : {std::int64_t{1}, std::int64_t{3}, form.queries - 1}) {
@@ -201,7 +256,7 @@ TEST(AttentionBits, QueriesAloneAndAmongOthers) {
 // Step by step, in pieces, or at once: the same as without a cache.
 TEST(AttentionBits, CachedInPieces) {
     for (const halyard_isa isa : supported_isas()) {
-        for (AttentionForm form : forms()) {
+        for (AttentionForm form : forms_of_types()) {
             AttentionCase call(form);
             const Context context(isa, 2);
             const std::vector<std::uint32_t> expected = bits_of(call, context.get());
@@ -209,7 +264,7 @@ TEST(AttentionBits, CachedInPieces) {
                 if (tokens <= (emulated ? 7 : 1) && form.keys > 600 && isa != supported_isas().back()) {
                     continue;
                 }
-                const Cache cache = make_cache(Dtype::f32, 1, form.kv_heads, form.head_dim, form.keys + 9);
+                const Cache cache = make_cache(form.k, 1, form.kv_heads, form.head_dim, form.keys + 9);
                 call.y.clear();
                 for (std::int64_t first = 0; first < form.keys; first += tokens) {
                     const std::int64_t count = std::min(tokens, form.keys - first);

@@ -10,14 +10,19 @@ namespace halyard {
 /** Panels of one kernel call. */
 int64_t AttentionProducts::panels_at_once(int64_t panels) const {
     const DType dtype = tiles_.multiplied();
-    const int64_t width =
-        tile_kernels().width(tiles_.isa, tile_kind(tiles_.form, tiles_.prefetch4()), dtype, tiles_.tile_rows());
+    const int64_t width = panels_of_call(tiles_.isa, tiles_.form, dtype, tile_kind(tiles_.form, tiles_.prefetch4()),
+                                         tiles_.tile_rows());
     if (tiles_.count() > 1 || dtype != DType::f32) {
         return width;
     }
     // A single tile reads keys and values once: f32 panels one after the other, as they lie in memory, which is what kernels
     // do with every number of panels but their own. Of 16-bit ones the additions of one would keep the next waiting.
     return panels == width ? std::max<int64_t>(1, panels - 1) : panels;
+}
+
+/** A single tile reads keys and values at the speed of memory. AMX prefetches a step ahead by itself. */
+bool AttentionProducts::prefetches_ahead() const {
+    return tiles_.count() == 1 && !is_amx(tiles_.isa, tiles_.form);
 }
 
 Prefetch AttentionProducts::prefetch_ahead(const Panels &w, int64_t bytes) const {
@@ -51,7 +56,7 @@ void AttentionProducts::scores(const BlockedRows &queries, const Panels &keys, c
         const int64_t row = tiles_.row(first_tile), tiles = end_tile - first_tile;
         const Panels w = keys.from(panel, 0);
         (*product_)(queries, row, 0, tiles, w, panels, features, scores + row * x_pitch + panel * panel_width, x_pitch,
-                    tiles_.count() == 1
+                    prefetches_ahead()
                         ? prefetch_ahead(w, panels * keys.stride)
                         : prefetch_next(after < end_panel ? keys.from(after, 0) : next, features, tiles));
     }
@@ -75,7 +80,7 @@ void AttentionProducts::weigh(const BlockedRows &weights, const Panels &values, 
             const int64_t count = std::min<int64_t>(at_once, panels - panel), after = panel + count;
             const Panels w = values.from(panel, keys.first);
             (*product_)(weights, row, keys.first, tiles, w, count, inputs, sums + panel * panel_width, columns,
-                        tiles_.count() == 1
+                        prefetches_ahead()
                             ? prefetch_ahead(w, parameters.attention_prefetch_bytes_16_bit)
                             : prefetch_next(after < panels ? values.from(after, keys.first) : next, inputs, tiles));
         }

@@ -10,10 +10,16 @@
 
 namespace halyard {
 
+/** Panels of one kernel call. AMX, whose kernel takes any number of them, gets few, so that those that tiles do not see are left out. */
+inline int panels_of_call(halyard_isa isa, XForm form, DType panels, TileKind kind, int tile_rows) {
+    return is_amx(isa, form) ? max_tile_panels : tile_kernels().width(isa, kind, panels, tile_rows);
+}
+
 /** Rows by panels of the form and dtype it was made for. */
 class TileProduct {
 public:
-    TileProduct(halyard_isa isa, XForm form, DType panels, TileKind kind, int tile_rows) : tile_rows_(tile_rows) {
+    TileProduct(halyard_isa isa, XForm form, DType panels, TileKind kind, int tile_rows)
+        : tile_rows_(tile_rows), parts_(is_amx(isa, form) && tile_rows > amx_tile_rows ? 2 : 1) {
         if (form == XForm::pairs) {
             pairs_.emplace(isa, panels, kind, tile_rows);
         } else {
@@ -27,8 +33,8 @@ public:
                     int64_t inputs, float *sums, int64_t sums_pitch, const Prefetch &prefetch, bool adds = false) {
         const TileCall call = {.x = x.at(row, 0) + (pairs_ ? first / 2 : first) * 4,
                                .x_row_bytes = x.row_bytes(),
-                               .tile_rows = tile_rows_,
-                               .tiles = tiles,
+                               .tile_rows = tile_rows_ / parts_,
+                               .tiles = tiles * parts_,
                                .panels = panels,
                                .depth = inputs,
                                .next = {prefetch.data ? prefetch.data : w.data, prefetch.panel_bytes, prefetch.step},
@@ -44,6 +50,7 @@ public:
 
 private:
     const int tile_rows_;
+    const int parts_;  // tiles of the kernel in one of the rows
     std::optional<MatmulCall> matmul_;
     std::optional<PairsCall> pairs_;
 };
@@ -74,6 +81,7 @@ public:
     void weigh(const BlockedRows &weights, const Panels &values, const Panels &next, float *into);
 
 private:
+    bool prefetches_ahead() const;
     int64_t panels_at_once(int64_t panels) const;
     Prefetch prefetch_ahead(const Panels &w, int64_t bytes) const;
     Prefetch prefetch_next(const Panels &next, int64_t inputs, int64_t tiles) const;

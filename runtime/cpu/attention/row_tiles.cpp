@@ -34,9 +34,21 @@ int64_t cost_of_tiles(halyard_isa isa, XForm form, int64_t head_dim, int64_t row
     return tiles * (height + 1) * (cost(keys) * head_dim + cost(values) * k_block);
 }
 
+/** Tiles of AMX go by two, which share what they read of keys. */
+int amx_rows(int64_t rows) {
+    if (rows <= amx_tile_rows) {
+        return static_cast<int>(rows);
+    }
+    const int64_t halves = round_up(rows, 2 * amx_tile_rows) / amx_tile_rows;
+    return static_cast<int>(2 * ((rows + halves - 1) / halves));
+}
+
 }  // namespace
 
 int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) {
+    if (is_amx(isa, form)) {
+        return amx_rows(rows);
+    }
     int best = 1;
     int64_t least = cost_of_tiles(isa, form, head_dim, rows, 1);
     for (int height = 2; height <= std::min<int64_t>(rows, max_tile_rows); height++) {
@@ -50,12 +62,15 @@ int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) 
 }
 
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache) {
-    return keeps_bits(isa) ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache) : XForm::f32;
+    return keeps_bits(isa) || isa == HALYARD_ISA_AMX ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache) : XForm::f32;
 }
 
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim) {
     if (parameters.attention_rows > 0) {
         return std::min(parameters.attention_rows, max_attention_rows);
+    }
+    if (is_amx(isa, form)) {
+        return max_attention_rows;
     }
     int64_t best = max_attention_rows, least = cost_of_tiles(isa, form, head_dim, best, 1);
     for (int height = 2; height <= max_tile_rows; height++) {
@@ -76,7 +91,7 @@ void RowTiles::begin(const QueryBlock &block, const Visibility &visibility) {
     count_ = (rows() + tile_rows_ - 1) / tile_rows_;
     widens_ = form == XForm::f32 && layout.dtype != DType::f32 && count_ >= parameters.attention_widen_tiles;
     prefetch4_ =
-        count_ >= prefetch4_interval && tile_kernels().width(isa, tile_kind(form, true), multiplied(), tile_rows_) > 0;
+        !is_amx(isa, form) && count_ >= prefetch4_interval && tile_kernels().width(isa, tile_kind(form, true), multiplied(), tile_rows_) > 0;
 }
 
 void RowTiles::look_at(int64_t key_block) {
@@ -91,7 +106,7 @@ void RowTiles::look_at(int64_t key_block) {
         keys.first = first_seen(row(i));
         keys.end = end_seen(end_row(i) - 1);
         if (keys.first < keys.end) {
-            keys.first = round_down(keys.first, row_inputs(layout.dtype));
+            keys.first = round_down(keys.first, inputs_together(isa, form, layout.dtype));
         }
         keys.column = round_down(keys.first, softmax_lanes);
         keys.columns = round_up(keys.end, softmax_lanes) - keys.column;

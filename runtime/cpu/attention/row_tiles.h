@@ -8,7 +8,8 @@
 
 namespace halyard {
 
-/** What the products read of queries and weights, rounded to bf16 or not. AMX multiplies nothing of attention. */
+/** What the products read of queries and weights, rounded to bf16 or not. Instruction sets on ARM whose pairs have other bits do not
+ *  multiply them here. */
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache);
 
 /** The height of the tiles that make the products of `rows` rows cheapest. */

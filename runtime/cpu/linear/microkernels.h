@@ -22,8 +22,16 @@ enum class XForm { f32, pairs, int8 };
 
 /** Rows of the tallest tile of AMX. It has one kernel for tiles of every height, any number of them and of panels. */
 constexpr int amx_tile_rows = 16;
+/** Inputs of an instruction of it. */
+constexpr int amx_step_inputs = 32;
 constexpr bool is_amx(halyard_isa isa, XForm x) {
     return isa == HALYARD_ISA_AMX && x == XForm::pairs;
+}
+
+/** Inputs of rows of form `x` by weights of `weights` that are summed by themselves before their sum is added to that of the inputs before.
+ *  Zeros beside them change nothing, a beginning among them does. */
+constexpr int inputs_together(halyard_isa isa, XForm x, DType weights) {
+    return is_amx(isa, x) ? amx_step_inputs : row_inputs(weights);
 }
 
 /** Whether products of pairs have the bits of products of f32, but for denormals. */
