@@ -10,8 +10,8 @@ namespace halyard {
 /** Panels of one kernel call. */
 int64_t AttentionProducts::panels_at_once(int64_t panels) const {
     const DType dtype = tiles_.multiplied();
-    const int64_t width = panels_of_call(tiles_.isa, tiles_.form, dtype, tile_kind(tiles_.form, tiles_.prefetch4()),
-                                         tiles_.tile_rows());
+    const int64_t width =
+        panels_of_call(tiles_.isa, tiles_.form, dtype, tile_kind(tiles_.form, tiles_.prefetch4()), tiles_.tile_rows());
     if (tiles_.count() > 1 || dtype != DType::f32) {
         return width;
     }

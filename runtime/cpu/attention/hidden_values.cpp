@@ -8,12 +8,15 @@
 namespace halyard {
 namespace {
 
-bool has_nan(const float *values, int64_t count) {
-    bool found = false;
-    for (int64_t i = 0; i < count; i++) {
-        found |= values[i] != values[i];
+/** `columns`: of whole panels, of which compilers make vectors. */
+bool has_nan(const float *values, int64_t columns) {
+    int found = 0;
+    for (int64_t panel = 0; panel < columns; panel += panel_width) {
+        for (int64_t i = 0; i < panel_width; i++) {
+            found |= values[panel + i] != values[panel + i];
+        }
     }
-    return found;
+    return found != 0;
 }
 
 /** A copy of the pairs that hold positions [begin, end), an even one first, with zeros for those before `first` and after the last. */
@@ -43,7 +46,8 @@ void weigh_row(const RowTiles &tiles, const BlockedRows &weights, int64_t row, c
     const int64_t columns = tiles.layout.value_columns(), panels = columns / panel_width;
     // Products of pairs flush denormals, so that others would give the row other bits.
     const bool by_pairs = tiles.form == XForm::pairs;
-    const int64_t together = inputs_together(tiles.isa, tiles.form, values.dtype), row_first = first / together * together;
+    const int64_t together = inputs_together(tiles.isa, tiles.form, values.dtype),
+                  row_first = first / together * together;
     const int64_t from = by_pairs ? row_first : first;
     Panels seen = values;
     if (by_pairs) {

@@ -62,7 +62,8 @@ int best_tile_rows(halyard_isa isa, XForm form, int64_t head_dim, int64_t rows) 
 }
 
 XForm form_of_products(halyard_isa isa, bool rounded, DType cache) {
-    return keeps_bits(isa) || isa == HALYARD_ISA_AMX ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache) : XForm::f32;
+    return keeps_bits(isa) || isa == HALYARD_ISA_AMX ? form_of_x(isa, rounded ? DType::bf16 : DType::f32, cache)
+                                                     : XForm::f32;
 }
 
 int64_t best_attention_rows(halyard_isa isa, XForm form, int64_t head_dim) {
@@ -90,8 +91,8 @@ void RowTiles::begin(const QueryBlock &block, const Visibility &visibility) {
     tile_rows_ = best_tile_rows(isa, form, layout.head_dim, rows());
     count_ = (rows() + tile_rows_ - 1) / tile_rows_;
     widens_ = form == XForm::f32 && layout.dtype != DType::f32 && count_ >= parameters.attention_widen_tiles;
-    prefetch4_ =
-        !is_amx(isa, form) && count_ >= prefetch4_interval && tile_kernels().width(isa, tile_kind(form, true), multiplied(), tile_rows_) > 0;
+    prefetch4_ = !is_amx(isa, form) && count_ >= prefetch4_interval &&
+                 tile_kernels().width(isa, tile_kind(form, true), multiplied(), tile_rows_) > 0;
 }
 
 void RowTiles::look_at(int64_t key_block) {
