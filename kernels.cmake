@@ -161,6 +161,9 @@ endforeach()
 halyard_kernel( matmul_pairs_near_1       matmul    matmul_pairs matmul_pairs rows=1 near=true )
 # Products by tiles of AMX, which Halide does not multiply: runtime/cpu/linear/amx
 halyard_kernel( matmul_tiles              written   matmul_tiles matmul_pairs )
+foreach(bits IN ITEMS 4 8)
+    halyard_kernel( matmul_tiles_codes${bits}  written   matmul_tiles_codes matmul_codes )
+endforeach()
 
 # With quantized weights: codes of 4 or 8 bits, or what they are widened to for many rows, numbers in f32
 foreach(rows RANGE 1 8)

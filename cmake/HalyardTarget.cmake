@@ -53,7 +53,7 @@ if(HALYARD_TARGET_PROCESSOR STREQUAL "x86-64")
     set(HALYARD_OWN_avx512_bf16 matmul_pairs_bf16)
     set(HALYARD_WRITTEN_avx512_bf16 matmul_pairs_codes_f32 matmul_pairs_codes_f16 matmul_pairs_codes_bf16)
     set(HALYARD_BASE_amx avx512)
-    set(HALYARD_WRITTEN_amx matmul_tiles_bf16)
+    set(HALYARD_WRITTEN_amx matmul_tiles_bf16 matmul_tiles_codes_f32 matmul_tiles_codes_f16 matmul_tiles_codes_bf16)
 else()
     # Conversions of halves belong to ARMv8.0, arithmetic with them to ARMv8.2; Halide's feature arm_fp16 stands for both
     # (schedules/storage.h says how kernels for the former are kept from the latter). The assembler vouches for it: it

@@ -2,6 +2,7 @@
 // halyard_quantization says.
 #include <limits>
 
+#include "support/bf16_models.h"
 #include "support/coded_matrix.h"
 #include "support/ffn.h"
 #include "support/test_scale.h"
@@ -130,6 +131,42 @@ TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
     }
 }
 
+// Tiles of several rows and vectors of one have the order and the flushed denormals of the instruction.
+TEST(QuantizedProducts, OfBfloat16OnAmxAreThoseOfTheModel) {
+    if (halyard_isa_supported(HALYARD_ISA_AMX) == 0) {
+        GTEST_SKIP() << "this machine or this library has no AMX";
+    }
+    const Context context(HALYARD_ISA_AMX, 2);
+    const auto sum = [](std::int64_t count, const auto &x, const auto &c) { return amx_sum(count, x, c); };
+    constexpr std::int64_t most_rows = 17;
+    std::size_t which = 0;
+    for (CodeForm form : all_code_forms()) {
+        form.in = std::vector<std::int64_t>{40, 513, 1029}[which % 3];
+        form.out = which % 2 == 0 ? 20 : 87;
+        CodedMatrix codes = CodedMatrix::random(form, which);
+        const Loaded weights(codes.block());
+        const bool tiny = which++ % 4 == 3;
+        Tensor all(Dtype::bf16, compact_form({most_rows, form.in}));
+        all.fill([&](std::int64_t row, std::int64_t k) {
+            return std::ldexp(bell(7, row, k), tiny ? -118 - static_cast<int>(k % 5) * 3 : 0);
+        });
+        const auto expected = codes.products(0, floats_of(all), sum, fused_flushed);
+        Tensor model(Dtype::f32, compact_form({most_rows, form.out}));
+        model.fill([&](std::int64_t row, std::int64_t n) {
+            // The epilogue makes +0 of -0.
+            return static_cast<double>(expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(n)] + 0.0f);
+        });
+        for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{2}, std::int64_t{9}, most_rows}) {
+            Tensor x(Dtype::bf16, compact_form({rows, form.in})), y(Dtype::f32, compact_form({rows, form.out}));
+            x.fill([&](std::int64_t row, std::int64_t k) { return all.get(row, k); });
+            ASSERT_EQ(halyard_linear(context.get(), &x.view, weights.get(), nullptr, &y.view), HALYARD_OK)
+                << halyard_last_error();
+            ASSERT_TRUE(same_rows(model, y, rows))
+                << form.describe() << ", " << rows << " rows" << (tiny ? " of tiny numbers" : "");
+        }
+    }
+}
+
 /** Options of a call with a matrix [in, out]. */
 struct Epilogue {
     Epilogue(Dtype type, std::int64_t rows, std::int64_t out, bool gated)
@@ -194,19 +231,22 @@ TEST(QuantizedProducts, AreTheSameForAnyThreadsAndRowsBeside) {
     const CodeForm form = {1100, 700, 4, HALYARD_SCALE_PLAIN, Dtype::f16, 32, false};
     CodedMatrix codes = CodedMatrix::random(form, 6);
     const Loaded weights(codes.block());
-    Tensor x(Dtype::f32, compact_form({70, form.in})), all(Dtype::f32, compact_form({70, form.out}));
-    fill_rows(x, 3);
-    for (const halyard_isa isa : supported_isas()) {
-        ASSERT_EQ(halyard_linear(Context(isa, 1).get(), &x.view, weights.get(), nullptr, &all.view), HALYARD_OK);
-        for (const std::int64_t rows : {1, 2, 3, 4, 6, 11, 70}) {
-            for (const int threads : {1, 4}) {
-                Tensor y(Dtype::f32, compact_form({rows, form.out}));
-                DLTensor part = x.view;
-                std::int64_t shape[] = {rows, form.in};
-                part.shape = shape;
-                ASSERT_EQ(halyard_linear(Context(isa, threads).get(), &part, weights.get(), nullptr, &y.view),
-                          HALYARD_OK);
-                EXPECT_TRUE(same_rows(all, y, rows)) << halyard_isa_name(isa) << ", " << rows << " rows";
+    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+        Tensor x(type, compact_form({70, form.in})), all(Dtype::f32, compact_form({70, form.out}));
+        fill_rows(x, 3);
+        for (const halyard_isa isa : supported_isas()) {
+            ASSERT_EQ(halyard_linear(Context(isa, 1).get(), &x.view, weights.get(), nullptr, &all.view), HALYARD_OK);
+            for (const std::int64_t rows : {1, 2, 3, 4, 6, 11, 70}) {
+                for (const int threads : {1, 4}) {
+                    Tensor y(Dtype::f32, compact_form({rows, form.out}));
+                    DLTensor part = x.view;
+                    std::int64_t shape[] = {rows, form.in};
+                    part.shape = shape;
+                    ASSERT_EQ(halyard_linear(Context(isa, threads).get(), &part, weights.get(), nullptr, &y.view),
+                              HALYARD_OK);
+                    EXPECT_TRUE(same_rows(all, y, rows))
+                        << name_of(type) << ", " << halyard_isa_name(isa) << ", " << rows << " rows";
+                }
             }
         }
     }

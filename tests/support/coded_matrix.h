@@ -143,6 +143,19 @@ public:
 
     /** The products of rows of x with a matrix, [row][out], to the bit, where there is a fused multiply-add. */
     std::vector<std::vector<float>> products(int m, const std::vector<std::vector<float>> &x) {
+        const auto in_order = [](std::int64_t count, const auto &value, const auto &number) {
+            float sum = 0;
+            for (std::int64_t i = 0; i < count; i++) {
+                sum = std::fmaf(value(i), number(i), sum);
+            }
+            return sum;
+        };
+        return products(m, x, in_order, [](float a, float b, float c) { return std::fmaf(a, b, c); });
+    }
+    /** With other sums of a group, sum(count, x, numbers), and another multiply-add of these. */
+    template<typename Sum, typename MultiplyAdd>
+    std::vector<std::vector<float>> products(int m, const std::vector<std::vector<float>> &x, const Sum &sum_of,
+                                             const MultiplyAdd &multiply_add) {
         std::vector<std::vector<float>> all(x.size(), std::vector<float>(static_cast<std::size_t>(form.out)));
         for (std::int64_t n = 0; n < form.out; n++) {
             each_group([&](std::int64_t first, std::int64_t end) {
@@ -151,11 +164,12 @@ public:
                     weights.push_back(parts(m, k, n));
                 }
                 for (std::size_t row = 0; row < x.size(); row++) {
-                    float of_group = 0, lanes[16] = {};
-                    for (std::size_t i = 0; i < weights.size(); i++) {
-                        const float value = x[row][static_cast<std::size_t>(first) + i];
-                        of_group = std::fmaf(value, weights[i].c, of_group);
-                        lanes[i % 16] += value;
+                    const auto value = [&](std::int64_t i) { return x[row][static_cast<std::size_t>(first + i)]; };
+                    const float of_group = sum_of(
+                        end - first, value, [&](std::int64_t i) { return weights[static_cast<std::size_t>(i)].c; });
+                    float lanes[16] = {};
+                    for (std::int64_t i = 0; i < end - first; i++) {
+                        lanes[i % 16] += value(i);
                     }
                     for (int half = 8; half > 0; half /= 2) {
                         for (int lane = 0; lane < half; lane++) {
@@ -163,7 +177,7 @@ public:
                         }
                     }
                     float &sum = all[row][static_cast<std::size_t>(n)];
-                    sum = std::fmaf(weights[0].offset, lanes[0], std::fmaf(weights[0].scale, of_group, sum));
+                    sum = multiply_add(weights[0].offset, lanes[0], multiply_add(weights[0].scale, of_group, sum));
                 }
             });
         }

@@ -16,6 +16,10 @@ public:
     void set() const {
         __builtin_ia32_ldmxcsr(control_);
     }
+    /** As by default, but what is less than the least normal number is 0, as an operand and as a result. */
+    static FloatingPoint flushing_denormals() {
+        return FloatingPoint(default_control | 0x8040);
+    }
 #elif defined(__aarch64__)
     static FloatingPoint now() {
         Control value;

@@ -86,7 +86,8 @@ XForm form_of_x(const halyard_context &context, halyard_isa isa, DType x, const 
         return XForm::int8;
     }
     const TileKind pairs = tile_kind_of_codes(XForm::pairs, weights.codes.bits);
-    return x == DType::bf16 && tile_kernels().width(isa, pairs, DType::f32, 1) > 0 ? XForm::pairs : XForm::f32;
+    const bool multiplied = is_amx(isa, XForm::pairs) || tile_kernels().width(isa, pairs, DType::f32, 1) > 0;
+    return x == DType::bf16 && multiplied ? XForm::pairs : XForm::f32;
 }
 
 namespace {

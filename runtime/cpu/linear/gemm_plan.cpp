@@ -61,8 +61,12 @@ GemmPlan plan_gemm(halyard_isa isa, const RightShape &right, const Tiling &tilin
         // With a single tile of rows, weights that come from beyond the second-level cache are read a tenth faster without
         // k blocks.
         const bool in_cache = right.panels * right.panel_bytes <= threads * second_level_cache() / 2;
-        plan.depth = tiling.tiles == 1 && !in_cache ? right.inputs : k_block;
+        const bool of_numbers = right.kind == tile_kind(XForm::pairs, false);
+        plan.depth = of_numbers && tiling.tiles == 1 && !in_cache ? right.inputs : k_block;
         plan.tile_panels = amx_tile_panels(right, x_bytes <= second_level_cache() / 2, threads);
+        if (!of_numbers) {
+            plan.tile_panels = std::min(plan.tile_panels, max_tile_panels);
+        }
     } else {
         const auto width = [&](TileKind kind) {
             return tile_kernels().width(isa, kind, right.dtype, tiling.tile_rows);

@@ -87,6 +87,11 @@ constexpr bool is_near(TileKind kind) {
     return kind == TileKind::f32_near || kind == TileKind::pairs_near;
 }
 
+/** What kernels of codes read of x. */
+constexpr XForm x_form(TileKind codes) {
+    return codes == TileKind::pairs_codes4 || codes == TileKind::pairs_codes8 ? XForm::pairs : XForm::f32;
+}
+
 /** For codes as they are. */
 constexpr TileKind tile_kind_of_codes(XForm x, int bits) {
     switch (x) {

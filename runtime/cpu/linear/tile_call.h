@@ -132,7 +132,7 @@ class CodesCall {
 public:
     /** `scales`: the type of those that calls bring, expanded ones in f32. */
     CodesCall(halyard_isa isa, TileKind kind, int tile_rows, DType scales)
-        : kernel_(kernel_function(TileKernels::code_kernel(kind, tile_rows), scales, isa)), kind_(kind) {}
+        : kernel_(kernel_function(kernel(isa, kind, tile_rows), scales, isa)), kind_(kind) {}
 
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<4> &scales) {
         panels.describe(codes_);
@@ -143,7 +143,7 @@ public:
     void operator()(const TileCall &call, const CodePanels &panels, const Buffer<3> &w, const Buffer<4> &scales) {
         const int64_t inputs = panels.whole_inputs(), groups = panels.groups();
         buffers_.describe(call);
-        const bool in_pairs = kind_ == TileKind::pairs_codes4 || kind_ == TileKind::pairs_codes8,
+        const bool in_pairs = x_form(kind_) == XForm::pairs,
                    of_4_bits = kind_ == TileKind::codes4 || kind_ == TileKind::pairs_codes4;
         call.describe_x(x_, call.x, in_pairs ? inputs / 2 : inputs);
         call.describe(x_sums_, call.x_sums ? call.x_sums : no_sums_, groups, call.x_sums ? call.x_sums_pitch : 0);
@@ -163,6 +163,13 @@ public:
     }
 
 private:
+    static KernelOf<arguments::MatmulCodes> kernel(halyard_isa isa, TileKind kind, int tile_rows) {
+        if (is_amx(isa, x_form(kind))) {
+            return kind == TileKind::pairs_codes4 ? kernels::matmul_tiles_codes4 : kernels::matmul_tiles_codes8;
+        }
+        return TileKernels::code_kernel(kind, tile_rows);
+    }
+
     const KernelCall<arguments::MatmulCodes> kernel_;
     const TileKind kind_;
     const float no_sums_[k_block / 16] = {};

@@ -1,28 +1,17 @@
 // The GEMM kernel of AMX, for any number of panels and tiles of up to 16 rows: generators/matmul.cpp for pairs of bf16, but
-// for the order of the sums.
-//
-// TDPBF16PS multiplies a tile of 16 rows and 16 pairs of inputs by one of 16 pairs and 16 columns, and adds the product to a
-// tile of sums: of each element
-//
-//     sum += (sum over the earlier inputs of the pairs) + (sum over the later inputs of the pairs)
-//
-// where both sums in parentheses start from 0, each pair a fused multiply-add, and denormals count as 0. So an element
-// depends on its inputs, 32 at a time and in order, and on nothing else: not on the rows beside it.
+// for the order of the sums (tiles.h).
 #include <xmmintrin.h>
 
 #include <cstdint>
 
 #include "core/kernel_call.h"
-#include "layout/matmul.h"
+#include "cpu/linear/amx/tiles.h"
 
 namespace halyard::amx {
 namespace {
 
-constexpr int tile_pairs = 16;
 constexpr int block_steps = k_block / (2 * tile_pairs);  // tiles of inputs in a block of x
-constexpr int line_bytes = 64;                           // of a row of a tile
 constexpr int64_t weight_tile_bytes = tile_pairs * line_bytes;
-constexpr int panel_sum_bytes = panel_width * sizeof(float);
 
 /** Bytes of so many tiles of a panel. A kernel call may have all inputs of a row, and a panel of 2^26 of them is 2^31 bytes long. */
 constexpr int64_t weight_bytes(int tiles) {
@@ -30,43 +19,15 @@ constexpr int64_t weight_bytes(int tiles) {
 }
 static_assert(weight_bytes(1 << 21) == int64_t{1} << 31 && weight_bytes(1 << 26) == int64_t{1} << 36);
 
-// The instructions. Of the compilers' intrinsics, GCC's take nothing but literals and do not say what memory they read.
-template<int tile>
-void clear() {
-    __asm__ volatile("tilezero %%tmm%c0" : : "i"(tile));
-}
-template<int tile>
-void load(const char *rows, int64_t pitch) {
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
-}
-/** Does not keep them in the first-level cache. */
-template<int tile>
-void load_past_cache(const char *rows, int64_t pitch) {
-    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
-}
-template<int tile>
-void store(char *rows, int64_t pitch) {
-    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(rows), "r"(pitch), "i"(tile) : "memory");
-}
-template<int sum, int x, int w>
-void add_product() {
-    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(x), "i"(w));
-}
-
 /** Tiles 0 to 3 hold sums, 4 and 5 rows of x, 6 and 7 weights. */
-struct alignas(64) Configuration {
-    uint8_t palette = 1, first_row = 0, reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-
-    Configuration(int tile_rows, int pairs) {
-        for (int tile = 0; tile < 8; tile++) {
-            row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? pairs * 4 : line_bytes);
-            rows[tile] = static_cast<uint8_t>(tile < 6 ? tile_rows : pairs);
-        }
+Configuration configuration(int tile_rows, int pairs) {
+    Configuration tiles;
+    for (int tile = 0; tile < 8; tile++) {
+        const bool of_x = tile == 4 || tile == 5;
+        tiles.set(tile, tile < 6 ? tile_rows : pairs, of_x ? pairs * 4 : line_bytes);
     }
-    void load() const { __asm__ volatile("ldtilecfg %0" : : "m"(*this)); }
-};
+    return tiles;
+}
 
 /** What a product reads and writes. Pitches are in bytes. */
 struct Operands {
@@ -217,7 +178,7 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     o.steps = pairs / tile_pairs;
     o.first = a.first.value();
     if (o.steps > 0) {
-        Configuration(tile_rows, tile_pairs).load();
+        configuration(tile_rows, tile_pairs).load();
         multiply_panels(o, tiles, panels);
     }
     if (const int rest = pairs % tile_pairs; rest > 0) {
@@ -229,9 +190,9 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
         }
         o.next_step = 0;
         o.steps = 1;
-        Configuration(tile_rows, rest).load();
+        configuration(tile_rows, rest).load();
         multiply_panels(o, tiles, panels);
     }
-    __asm__ volatile("tilerelease");  // a thread's state is small again, and nothing is left behind in users' threads
+    release();
     return 0;
 }

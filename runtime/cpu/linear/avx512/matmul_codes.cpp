@@ -1,7 +1,4 @@
 // The GEMM kernels of codes of 4 and 8 bits on AVX-512, of 1 to 8 rows.
-//
-// A code of 4 bits becomes a number by one instruction that Halide does not make: vpermps looks it up in a register of 16 numbers, by
-// the lowest four bits of a lane, whatever lies above them.
 #include <cstdint>
 
 #include "cpu/linear/avx512/vectors.h"
@@ -23,22 +20,7 @@ struct CodeVector : Avx512 {
     static constexpr bool tiles_share_numbers(int) { return false; }
 
     template<int bits, int rows>
-    struct Numbers : ByteNumbers<rows == 1> {
-        HALYARD_AVX512_INLINE explicit Numbers(uint32_t flip) : ByteNumbers<rows == 1>(flip) {}
-    };
-};
-
-template<int rows>
-struct CodeVector::Numbers<4, rows> {
-    HALYARD_AVX512_INLINE explicit Numbers(uint32_t)
-        : table(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)) {}
-    HALYARD_AVX512_INLINE Int prepared(Int word) const { return word; }
-    template<int input>
-    HALYARD_AVX512_INLINE Float of(Int word) const {
-        return _mm512_permutexvar_ps(_mm512_srli_epi32(word, code_shift(4, input)), table);
-    }
-
-    const Float table;
+    using Numbers = CodeNumbers<bits, rows == 1>;
 };
 
 }  // namespace

@@ -114,6 +114,30 @@ private:
     const __m512 center_, even_, odd_;
 };
 
+/** The numbers in f32 that words of codes hold: of<i>() prepared() words is the one of input i. `few_products`: see ByteNumbers. */
+template<int bits, bool few_products>
+class CodeNumbers : public ByteNumbers<few_products> {
+public:
+    HALYARD_AVX512_INLINE explicit CodeNumbers(uint32_t flip) : ByteNumbers<few_products>(flip) {}
+};
+
+/** A code of 4 bits becomes a number by one instruction that Halide does not make: vpermps looks it up in a register of 16 numbers, by
+ *  the lowest four bits of a lane, whatever lies above them. */
+template<bool few_products>
+class CodeNumbers<4, few_products> {
+public:
+    HALYARD_AVX512_INLINE explicit CodeNumbers(uint32_t)
+        : table_(_mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)) {}
+    HALYARD_AVX512_INLINE __m512i prepared(__m512i word) const { return word; }
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i word) const {
+        return _mm512_permutexvar_ps(_mm512_srli_epi32(word, code_shift(4, input)), table_);
+    }
+
+private:
+    const __m512 table_;
+};
+
 }  // namespace
 }  // namespace halyard
 

@@ -1,0 +1,323 @@
+// The GEMM kernels of AMX for codes of 4 and 8 bits, for any number of panels and tiles of up to 16 rows: generators/matmul_codes.cpp for
+// pairs of bf16, but for the order of the sums (tiles.h).
+//
+// The numbers of a panel's block are written to the first-level cache once, for all tiles of rows. Tiles of sums know no scales: those of a
+// group are stored, and vectors scale and add them. That takes as long as three products, however few its rows; so a single row is
+// multiplied by vectors, in the order of the tiles.
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernel_call.h"
+#include "core/system/floating_point.h"
+#include "cpu/linear/amx/tiles.h"
+#include "cpu/linear/avx512/pair_numbers.h"
+#include "cpu/linear/written_tiles.h"
+
+namespace halyard::amx {
+namespace {
+
+constexpr int tile_rows = 16;
+
+/** Groups that are written and then multiplied before the first of them is read back: what was just stored takes a while to reach the
+ *  cache. Their sums are in as many tiles, by turns. */
+constexpr int ahead = 4, written_ahead = ahead - 1;
+
+/** What a tile reads and writes. A piece is as many inputs of a group as a product takes. */
+template<DType scales>
+struct CodeTile : QuantizedTile<uint32_t, scales> {
+    int rows, groups, words;
+    int group_pairs, piece_pairs;  // of a group and of a piece
+    int rest_pairs;                // of a group's last piece, if they are fewer, or 0
+    int64_t x_row;
+    uint32_t flip;
+
+    CodeTile(const arguments::MatmulCodes &a, int bits)
+        : QuantizedTile<uint32_t, scales>(a), rows(a.x.extent(1)), groups(a.scales.extent(2)), words(a.words.value()),
+          group_pairs(a.steps.value() * code_step_inputs(bits) / 2), piece_pairs(std::min(group_pairs, tile_pairs)),
+          rest_pairs(group_pairs % piece_pairs), x_row(a.x.stride(1)), flip(static_cast<uint32_t>(a.flip.value())) {
+        this->w_panel = a.w.stride(2);
+    }
+};
+
+/** A row of words of a panel. The last one stands for those that are missing. */
+template<DType dtype>
+HALYARD_AVX512_INLINE __m512i words_of(const CodeTile<dtype> &o, int panel, int row) {
+    return Avx512::words(o.w + panel * o.w_panel + std::min(row, o.words - 1) * panel_width);
+}
+
+/** Prefetches a line of what comes next: the words of a panel in order, and behind them a line for each group's scales. */
+template<DType dtype>
+HALYARD_AVX512_INLINE void prefetch(const CodeTile<dtype> &o, int panel, int line) {
+    _mm_prefetch(o.next + panel * o.next_panel + line * line_bytes, _MM_HINT_T1);
+}
+
+// ---- Several rows, by tiles ----
+
+using Tile = CodeTile<DType::f32>;
+
+/** Tiles 0 to 3 hold sums. Rows of x and numbers: 4 and 6 of a piece, 5 and 7 of one that has fewer pairs. */
+Configuration configuration(const Tile &o) {
+    Configuration tiles;
+    for (int tile = 0; tile < ahead; tile++) {
+        tiles.set(tile, o.rows, line_bytes);
+    }
+    const int rest = std::max(1, o.rest_pairs);
+    tiles.set(4, o.rows, o.piece_pairs * 4);
+    tiles.set(6, o.piece_pairs, line_bytes);
+    tiles.set(5, o.rows, rest * 4);
+    tiles.set(7, rest, line_bytes);
+    return tiles;
+}
+
+/** Writes the numbers of a group as pairs, [pair][16 columns]. */
+template<int bits>
+HALYARD_AVX512_INLINE void write_group(const Tile &o, int group, uint32_t *to) {
+    constexpr int pairs = code_row_inputs(bits) / 2;
+    const PairNumbers<bits, true> numbers(o.flip);
+    const int rows = o.group_pairs / pairs, begin = group * rows;
+    for (int row = begin; row < begin + rows; row++, to += pairs * panel_width) {
+        const __m512i word = numbers.prepared(words_of(o, 0, row));
+        _mm512_store_si512(to, numbers.template of<0>(word));
+        _mm512_store_si512(to + panel_width, numbers.template of<1>(word));
+        if constexpr (pairs > 2) {
+            _mm512_store_si512(to + 2 * panel_width, numbers.template of<2>(word));
+            _mm512_store_si512(to + 3 * panel_width, numbers.template of<3>(word));
+        }
+        prefetch(o, 0, row);
+    }
+    prefetch(o, 0, o.words + group);
+}
+
+/** The products of a group, in a tile and then in `to`. */
+template<int tile>
+__attribute__((always_inline)) inline void multiply_group(const Tile &o, const uint32_t *x, const uint32_t *numbers,
+                                                          float *to) {
+    const int64_t x_row_bytes = o.x_row * int64_t{sizeof(*x)};
+    const auto bytes = [](const uint32_t *words) { return reinterpret_cast<const char *>(words); };
+    clear<tile>();
+    int pair = 0;
+    for (; pair + o.piece_pairs <= o.group_pairs; pair += o.piece_pairs) {
+        load_past_cache<4>(bytes(x + pair), x_row_bytes);
+        load<6>(bytes(numbers + pair * panel_width), line_bytes);
+        add_product<tile, 4, 6>();
+    }
+    if (pair < o.group_pairs) {
+        load_past_cache<5>(bytes(x + pair), x_row_bytes);
+        load<7>(bytes(numbers + pair * panel_width), line_bytes);
+        add_product<tile, 5, 7>();
+    }
+    store<tile>(reinterpret_cast<char *>(to), line_bytes);
+}
+
+/** The numbers of a panel, and the products of the groups under way. A load waits for stores under way to addresses of the same lower 12
+ *  bits: with this alignment the products that were stored last are not where the next numbers are. */
+struct alignas(4096) TileMemory {
+    uint32_t numbers[k_block / 2 * panel_width];
+    float products[ahead][tile_rows * panel_width];
+};
+
+/** Adds the products of a group to the sums of a tile. */
+template<int height, bool has_offsets>
+HALYARD_AVX512_INLINE void add_group(const Tile &o, int group, const float *products, __m512 *sums) {
+    const char *const scales = o.scales + group * o.scales_group;
+    const __m512 scale = Avx512::floats(reinterpret_cast<const float *>(scales));
+    const __m512 offset = Avx512::floats(reinterpret_cast<const float *>(scales + scale_offset * o.scales_row));
+#pragma GCC unroll 16
+    for (int row = 0; row < height; row++) {
+        sums[row] = Avx512::fma(scale, Avx512::floats(products + row * panel_width), sums[row]);
+        if constexpr (has_offsets) {
+            const float x_sum = o.x_sums[std::min(row, o.rows - 1) * o.x_sums_row + group];
+            sums[row] = Avx512::fma(offset, Avx512::all(x_sum), sums[row]);
+        }
+    }
+}
+
+/** A turn of the groups of a tile: one is written, if `bits` says of how many codes, one is multiplied and one is added. */
+template<int turn, int height, bool has_offsets, int bits>
+HALYARD_AVX512_INLINE void take_turn(const Tile &o, int i, TileMemory &memory, __m512 *sums) {
+    constexpr int of_multiplied = bits > 0 ? (turn + ahead - written_ahead) % ahead : turn;
+    const int multiplied = bits > 0 ? i - written_ahead : i, added = multiplied - (ahead - 1);
+    if constexpr (bits > 0) {
+        if (i < o.groups) {
+            write_group<bits>(o, i, memory.numbers + i * o.group_pairs * panel_width);
+        }
+    }
+    if (multiplied >= 0 && multiplied < o.groups) {
+        const int pairs = multiplied * o.group_pairs;
+        multiply_group<of_multiplied>(o, o.x + pairs, memory.numbers + pairs * panel_width,
+                                      memory.products[of_multiplied]);
+    }
+    if (added >= 0 && added < o.groups) {
+        add_group<height, has_offsets>(o, added, memory.products[(of_multiplied + 1) % ahead], sums);
+    }
+}
+
+/** The products of a tile of at most `height` rows and a panel, whose numbers are there unless `bits` is more than 0. */
+template<int height, bool has_offsets, int bits>
+HALYARD_AVX512 void multiply_tile(const Tile &o, TileMemory &memory) {
+    static_assert(ahead == 4);
+    __m512 sums[height];
+#pragma GCC unroll 16
+    for (int row = 0; row < height; row++) {
+        const bool starts = o.first || row >= o.rows;
+        sums[row] = starts ? Avx512::zero() : Avx512::floats(o.so_far + row * o.sum_row);
+    }
+    const int turns = o.groups + (bits > 0 ? written_ahead : 0) + ahead - 1;
+    for (int i = 0; i < turns; i += ahead) {
+        take_turn<0, height, has_offsets, bits>(o, i, memory, sums);
+        take_turn<1, height, has_offsets, bits>(o, i + 1, memory, sums);
+        take_turn<2, height, has_offsets, bits>(o, i + 2, memory, sums);
+        take_turn<3, height, has_offsets, bits>(o, i + 3, memory, sums);
+    }
+#pragma GCC unroll 16
+    for (int row = 0; row < height; row++) {
+        if (row < o.rows) {
+            Avx512::store(o.sum + row * o.sum_row, sums[row]);
+        }
+    }
+}
+
+/** Some panels with tiles of at most `height` rows. */
+template<int height, bool has_offsets, int bits>
+void multiply_tiles(const Tile &first, int panels, int tiles) {
+    TileMemory memory;
+    configuration(first).load();
+    each_panels<1>(first, panels, [&](Tile tile, auto) {
+        multiply_tile<height, has_offsets, bits>(tile, memory);
+        for (int i = 1; i < tiles; i++) {
+            tile.skip_tile();
+            multiply_tile<height, has_offsets, 0>(tile, memory);
+        }
+    });
+    release();
+}
+
+// ---- One row, by vectors ----
+
+/** What a product of a piece is made of, for some panels. */
+template<int panels>
+struct PieceSums {
+    __m512 earlier[panels], later[panels];  // of pairs
+
+    HALYARD_AVX512_INLINE PieceSums() {
+#pragma GCC unroll 8
+        for (int panel = 0; panel < panels; panel++) {
+            earlier[panel] = later[panel] = Avx512::zero();
+        }
+    }
+    /** Adds the products of a row of words from pair `pair` on. */
+    template<int pair, int bits, typename Numbers>
+    HALYARD_AVX512_INLINE void add(const Numbers &numbers, const __m512i *words, const uint32_t *x) {
+        if constexpr (pair < code_row_inputs(bits) / 2) {
+            const __m512i both = _mm512_set1_epi32(static_cast<int>(x[pair]));
+            const __m512 x_earlier = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-0x10000))),
+                         x_later = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+#pragma GCC unroll 8
+            for (int panel = 0; panel < panels; panel++) {
+                Avx512::add_product(x_earlier, numbers.template of<2 * pair>(words[panel]), earlier[panel]);
+                Avx512::add_product(x_later, numbers.template of<2 * pair + 1>(words[panel]), later[panel]);
+            }
+            add<pair + 1, bits>(numbers, words, x);
+        }
+    }
+};
+
+template<int bits, bool has_offsets, int panels, DType dtype>
+HALYARD_AVX512 void multiply_row(const CodeTile<dtype> o) {
+    constexpr int pairs = code_row_inputs(bits) / 2;
+    const CodeNumbers<bits, true> numbers(o.flip);
+    const uint32_t *x = o.x;
+    __m512 sums[panels];
+#pragma GCC unroll 8
+    for (int panel = 0; panel < panels; panel++) {
+        sums[panel] = o.first ? Avx512::zero() : Avx512::floats(o.so_far + panel * panel_width);
+    }
+    for (int group = 0, row = 0; group < o.groups; group++) {
+        __m512 of_group[panels];
+#pragma GCC unroll 8
+        for (int panel = 0; panel < panels; panel++) {
+            of_group[panel] = Avx512::zero();
+        }
+        for (int left = o.group_pairs; left > 0; left -= o.piece_pairs) {
+            PieceSums<panels> piece;
+            const int end = row + std::min(left, o.piece_pairs) / pairs;
+            for (; row < end; row++, x += pairs) {
+                __m512i words[panels];
+#pragma GCC unroll 8
+                for (int panel = 0; panel < panels; panel++) {
+                    words[panel] = numbers.prepared(words_of(o, panel, row));
+                    prefetch(o, panel, row);
+                }
+                piece.template add<0, bits>(numbers, words, x);
+            }
+#pragma GCC unroll 8
+            for (int panel = 0; panel < panels; panel++) {
+                const __m512 of_piece = _mm512_add_ps(piece.earlier[panel], piece.later[panel]);
+                of_group[panel] = _mm512_add_ps(of_group[panel], of_piece);
+            }
+        }
+#pragma GCC unroll 8
+        for (int panel = 0; panel < panels; panel++) {
+            prefetch(o, panel, o.words + group);
+            const char *const scales = o.scales + panel * o.scales_panel + group * o.scales_group;
+            sums[panel] = Avx512::fma(Avx512::scales<dtype>(scales), of_group[panel], sums[panel]);
+            if constexpr (has_offsets) {
+                const __m512 offset = Avx512::scales<dtype>(scales + scale_offset * o.scales_row);
+                sums[panel] = Avx512::fma(offset, Avx512::all(o.x_sums[group]), sums[panel]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int panel = 0; panel < panels; panel++) {
+        Avx512::store(o.sum + panel * panel_width, sums[panel]);
+    }
+}
+
+template<int bits, bool has_offsets, DType dtype>
+void multiply_row_by(const CodeTile<dtype> &first, int panels) {
+    each_panels<max_tile_panels>(first, panels,
+                                 [](const CodeTile<dtype> &o, auto some) { multiply_row<bits, has_offsets, some>(o); });
+}
+
+template<int bits, bool has_offsets>
+void multiply_rows(const Tile &first, int panels, int tiles) {
+    if (first.rows == 1) {
+        multiply_row_by<bits, has_offsets>(first, panels);
+    } else if (first.rows <= 8) {
+        multiply_tiles<8, has_offsets, bits>(first, panels, tiles);
+    } else {
+        multiply_tiles<tile_rows, has_offsets, bits>(first, panels, tiles);
+    }
+}
+
+/** Scales of 16 bits are those of one row. */
+template<int bits, DType dtype>
+int multiply_codes(void **pointers) {
+    // As in tiles.
+    FloatingPoint::flushing_denormals().set();
+    const auto a = arguments::MatmulCodes::of(pointers);
+    const CodeTile<dtype> first(a, bits);
+    const int panels = a.w.extent(2);
+    if constexpr (dtype == DType::f32) {
+        const auto multiply = first.x_sums_row > 0 ? multiply_rows<bits, true> : multiply_rows<bits, false>;
+        multiply(first, panels, a.x.extent(2));
+    } else {
+        multiply_row_by<bits, false>(first, panels);
+    }
+    FloatingPoint::by_default().set();
+    return 0;
+}
+
+}  // namespace
+}  // namespace halyard::amx
+
+#define HALYARD_AMX_CODES(bits, dtype)                                                                                 \
+    extern "C" int hk_matmul_tiles_codes##bits##_##dtype##_amx_argv(void **arguments) {                                \
+        return halyard::amx::multiply_codes<bits, halyard::DType::dtype>(arguments);                                   \
+    }
+HALYARD_AMX_CODES(4, f16)
+HALYARD_AMX_CODES(4, bf16)
+HALYARD_AMX_CODES(4, f32)
+HALYARD_AMX_CODES(8, f16)
+HALYARD_AMX_CODES(8, bf16)
+HALYARD_AMX_CODES(8, f32)
