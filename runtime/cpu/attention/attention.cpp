@@ -152,8 +152,12 @@ private:
     }
 
     void load(const QueryPlace &place, int64_t key_head) {
-        queries_.load(place, rows_.queries());
-        rows_.loaded();
+        if (rows_.rounds() && queries_.are_as_given()) {
+            queries_.load(place, rows_.multiplied_queries());
+        } else {
+            queries_.load(place, rows_.queries());
+            rows_.loaded();
+        }
         wait_for_keys(key_head);
     }
 

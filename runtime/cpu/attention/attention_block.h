@@ -20,8 +20,10 @@ public:
                    float *scratch);
 
     /** Starts a block of queries. Its rows are to be stored at queries(), x_pitch from one to the next; then they are
-     *  loaded(). */
+     *  loaded(). Or, where they are rounded and are in bf16, they are stored at multiplied_queries(). */
     void begin(const QueryBlock &block, const Visibility &visibility);
+    bool rounds() const { return multiplied_queries_.rounded; }
+    const BlockedRows &multiplied_queries() const { return multiplied_queries_; }
     float *queries() const { return queries_; }
     void loaded() const { convert(multiplied_queries_, queries_, 0, tiles_.rows(), 0, tiles_.layout.head_dim); }
 

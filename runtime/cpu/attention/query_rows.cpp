@@ -32,6 +32,16 @@ void for_each_run(const Heads &tensor, const QueryPlace &place, Visit visit) {
 
 }  // namespace
 
+void QueryRows::load(const QueryPlace &place, const BlockedRows &rows) const {
+    for_each_run(call_.q, place, [&](char *from, int64_t row, int64_t count, int64_t step, int64_t pitch) {
+        const TypedRows run = {from, DType::bf16, pitch};
+        const int64_t at_once = step == 1 ? count : 1;
+        for (int64_t i = 0; i < count; i += at_once) {
+            rows.store(isa_, row + i * step, 0, {run.row(i), run.dtype, pitch}, call_.q.head_dim, at_once);
+        }
+    });
+}
+
 void QueryRows::load(const QueryPlace &place, float *rows) {
     const Heads &q = call_.q;
     const QueryBlock &block = place.block;

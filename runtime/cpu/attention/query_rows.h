@@ -4,6 +4,7 @@
 
 #include "core/calls/attention.h"
 #include "cpu/attention/query_block.h"
+#include "cpu/linear/blocked_rows.h"
 #include "cpu/ops/norm_rows.h"
 
 namespace halyard {
@@ -20,6 +21,10 @@ public:
     QueryRows(halyard_isa isa, const AttentionCall &call, const View &norm_weight)
         : isa_(isa), call_(call), norm_(isa, DType::f32, HALYARD_NORM_RMS, call.rms, norm_weight, View()) {}
 
+    /** Whether queries in bf16 are multiplied as they lie in q. */
+    bool are_as_given() const { return call_.q.view.dtype == DType::bf16 && !call_.q_norm_weight.data && !call_.rope; }
+    /** Then: the queries of a block. */
+    void load(const QueryPlace &place, const BlockedRows &rows) const;
     /** The queries of a block in f32, after norm and rope, x_pitch from one to the next. */
     void load(const QueryPlace &place, float *rows);
 

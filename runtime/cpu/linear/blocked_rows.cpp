@@ -122,18 +122,22 @@ void BlockedRows::store(halyard_isa isa, int64_t row, int64_t feature, const Typ
         widen(isa, values, floats_at(row, block) + in_block, x_pitch, features, count);
         return;
     }
-    alignas(64) uint16_t rounded_row[k_block];
-    TypedRows of_row = {reinterpret_cast<char *>(rounded_row), DType::bf16};
-    for (int64_t i = 0; i < count; i++) {
-        if (values.dtype == DType::bf16) {
-            of_row.data = values.row(i);
-        } else {
-            cast(isa, {values.row(i), values.dtype}, of_row, features, 1);
+    constexpr int64_t most_rows = 8;
+    alignas(64) uint16_t memory[most_rows * k_block];
+    const TypedRows in_memory = {reinterpret_cast<char *>(memory), DType::bf16, k_block};
+    for (int64_t first = 0; first < count; first += most_rows) {
+        const int64_t rows = std::min(most_rows, count - first);
+        const TypedRows given = {values.row(first), values.dtype, values.pitch};
+        const bool is_rounded = values.dtype == DType::bf16;
+        if (!is_rounded) {
+            cast(isa, given, in_memory, features, rows);
         }
-        if (form == XForm::pairs) {
-            to_pairs(of_row.data, features, at(row + i, block) + 2 * in_block);
-        } else {
-            widen(isa, of_row, floats_at(row + i, block) + in_block, 0, features, 1);
+        const TypedRows from = is_rounded ? given : in_memory;
+        if (form == XForm::f32) {
+            widen(isa, from, floats_at(row + first, block) + in_block, x_pitch, features, rows);
+        }
+        for (int64_t i = 0; i < rows && form == XForm::pairs; i++) {
+            to_pairs(from.row(i), features, at(row + first + i, block) + 2 * in_block);
         }
     }
 }
