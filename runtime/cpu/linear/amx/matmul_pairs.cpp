@@ -3,6 +3,7 @@
 #include <xmmintrin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/kernel_call.h"
 #include "cpu/linear/amx/tiles.h"
@@ -40,25 +41,18 @@ struct Operands {
     bool first;
 };
 
-/** Sets the sums of all tiles to 0 or to those so far. */
-template<int tiles, int panels>
-void begin_sums(const Operands &o) {
-    if (o.first) {
-        clear<0>();
-        clear<1>();
-        clear<2>();
-        clear<3>();
-    } else {
-        load<0>(o.so_far, o.sum_row);
-        if constexpr (panels > 1) {
-            load<1>(o.so_far + panel_sum_bytes, o.sum_row);
-        }
-        if constexpr (tiles > 1) {
-            load<2>(o.so_far + o.sum_tile, o.sum_row);
-        }
-        if constexpr (tiles > 1 && panels > 1) {
-            load<3>(o.so_far + o.sum_tile + panel_sum_bytes, o.sum_row);
-        }
+/** Calls visit(tile, where its sums are from the first ones on) for the tiles of sums of a product. */
+template<int tiles, int panels, typename Visit>
+void each_sum(const Operands &o, const Visit &visit) {
+    visit(std::integral_constant<int, 0>(), int64_t{0});
+    if constexpr (panels > 1) {
+        visit(std::integral_constant<int, 1>(), int64_t{panel_sum_bytes});
+    }
+    if constexpr (tiles > 1) {
+        visit(std::integral_constant<int, 2>(), o.sum_tile);
+    }
+    if constexpr (tiles > 1 && panels > 1) {
+        visit(std::integral_constant<int, 3>(), o.sum_tile + panel_sum_bytes);
     }
 }
 
@@ -75,7 +69,13 @@ void prefetch_near(const char *w, int64_t w_panel) {
 /** The product of 1 or 2 tiles of rows and 1 or 2 panels. With `near`, the weights are prefetched a tile ahead of their use. */
 template<int tiles, int panels, bool near>
 void multiply(const Operands &o) {
-    begin_sums<tiles, panels>(o);
+    each_sum<tiles, panels>(o, [&o](auto tile, int64_t offset) {
+        if (o.first) {
+            clear<tile>();
+        } else {
+            load<tile>(o.so_far + offset, o.sum_row);
+        }
+    });
     const char *x = o.x, *w = o.w, *next = o.next;
     const int64_t x_block = o.x_block, x_row = o.x_row, x_tile = o.x_tile, w_panel = o.w_panel;
     const int next_lines = (tiles * tile_pairs * o.next_step + line_bytes - 1) / line_bytes;
@@ -108,16 +108,7 @@ void multiply(const Operands &o) {
         x += (step + 1) % block_steps != 0 ? line_bytes : x_block - (block_steps - 1) * line_bytes;
         w += weight_tile_bytes;
     }
-    store<0>(o.sum, o.sum_row);
-    if constexpr (panels > 1) {
-        store<1>(o.sum + panel_sum_bytes, o.sum_row);
-    }
-    if constexpr (tiles > 1) {
-        store<2>(o.sum + o.sum_tile, o.sum_row);
-    }
-    if constexpr (tiles > 1 && panels > 1) {
-        store<3>(o.sum + o.sum_tile + panel_sum_bytes, o.sum_row);
-    }
+    each_sum<tiles, panels>(o, [&o](auto tile, int64_t offset) { store<tile>(o.sum + offset, o.sum_row); });
 }
 
 /** The product of all tiles of rows and 1 or 2 panels. */
