@@ -40,6 +40,9 @@ constexpr int max_int8_tile_rows = 4;
 /** Rows of the tallest tile. */
 constexpr int max_tile_rows = 8;
 
+/** Rows of the tallest tile of AMX, and inputs of one of its instructions. */
+constexpr int amx_tile_rows = 16, amx_step_inputs = 32;
+
 /** Panels of the widest tile. */
 constexpr int max_tile_panels = 8;
 

@@ -20,10 +20,7 @@ constexpr int prefetch_interval(bool prefetch4, DType weights) {
 /** What the kernels read of x: f32, pairs of bf16, or 8 bits with scales (layout/matmul.h). */
 enum class XForm { f32, pairs, int8 };
 
-/** Rows of the tallest tile of AMX. It has one kernel for tiles of every height, any number of them and of panels. */
-constexpr int amx_tile_rows = 16;
-/** Inputs of an instruction of it. */
-constexpr int amx_step_inputs = 32;
+/** AMX has one kernel for tiles of every height, any number of them and of panels. */
 constexpr bool is_amx(halyard_isa isa, XForm x) {
     return isa == HALYARD_ISA_AMX && x == XForm::pairs;
 }

@@ -16,11 +16,8 @@
 namespace halyard::amx {
 namespace {
 
-constexpr int tile_rows = 16;
-
-/** Groups that are written and then multiplied before the first of them is read back: what was just stored takes a while to reach the
- *  cache. Their sums are in as many tiles, by turns. */
-constexpr int ahead = 4, written_ahead = ahead - 1;
+/** Groups under way: their sums are in as many tiles, by turns, and an earlier one is scaled while the next ones are multiplied. */
+constexpr int ahead = 4;
 
 /** What a tile reads and writes. A piece is as many inputs of a group as a product takes. */
 template<DType scales>
@@ -69,13 +66,13 @@ Configuration configuration(const Tile &o) {
     return tiles;
 }
 
-/** Writes the numbers of a group as pairs, [pair][16 columns]. */
+/** Writes the numbers of a panel as pairs, [pair][16 columns]. */
 template<int bits>
-HALYARD_AVX512_INLINE void write_group(const Tile &o, int group, uint32_t *to) {
+HALYARD_AVX512 void write_panel(const Tile &o, uint32_t *to) {
     constexpr int pairs = code_row_inputs(bits) / 2;
     const PairNumbers<bits, true> numbers(o.flip);
-    const int rows = o.group_pairs / pairs, begin = group * rows;
-    for (int row = begin; row < begin + rows; row++, to += pairs * panel_width) {
+    const int rows = o.groups * o.group_pairs / pairs;
+    for (int row = 0; row < rows; row++, to += pairs * panel_width) {
         const __m512i word = numbers.prepared(words_of(o, 0, row));
         _mm512_store_si512(to, numbers.template of<0>(word));
         _mm512_store_si512(to + panel_width, numbers.template of<1>(word));
@@ -85,7 +82,9 @@ HALYARD_AVX512_INLINE void write_group(const Tile &o, int group, uint32_t *to) {
         }
         prefetch(o, 0, row);
     }
-    prefetch(o, 0, o.words + group);
+    for (int group = 0; group < o.groups; group++) {
+        prefetch(o, 0, o.words + group);
+    }
 }
 
 /** The products of a group, in a tile and then in `to`. */
@@ -109,13 +108,6 @@ __attribute__((always_inline)) inline void multiply_group(const Tile &o, const u
     store<tile>(reinterpret_cast<char *>(to), line_bytes);
 }
 
-/** The numbers of a panel, and the products of the groups under way. A load waits for stores under way to addresses of the same lower 12
- *  bits: with this alignment the products that were stored last are not where the next numbers are. */
-struct alignas(4096) TileMemory {
-    uint32_t numbers[k_block / 2 * panel_width];
-    float products[ahead][tile_rows * panel_width];
-};
-
 /** Adds the products of a group to the sums of a tile. */
 template<int height, bool has_offsets>
 HALYARD_AVX512_INLINE void add_group(const Tile &o, int group, const float *products, __m512 *sums) {
@@ -132,42 +124,36 @@ HALYARD_AVX512_INLINE void add_group(const Tile &o, int group, const float *prod
     }
 }
 
-/** A turn of the groups of a tile: one is written, if `bits` says of how many codes, one is multiplied and one is added. */
-template<int turn, int height, bool has_offsets, int bits>
-HALYARD_AVX512_INLINE void take_turn(const Tile &o, int i, TileMemory &memory, __m512 *sums) {
-    constexpr int of_multiplied = bits > 0 ? (turn + ahead - written_ahead) % ahead : turn;
-    const int multiplied = bits > 0 ? i - written_ahead : i, added = multiplied - (ahead - 1);
-    if constexpr (bits > 0) {
-        if (i < o.groups) {
-            write_group<bits>(o, i, memory.numbers + i * o.group_pairs * panel_width);
-        }
-    }
-    if (multiplied >= 0 && multiplied < o.groups) {
-        const int pairs = multiplied * o.group_pairs;
-        multiply_group<of_multiplied>(o, o.x + pairs, memory.numbers + pairs * panel_width,
-                                      memory.products[of_multiplied]);
+/** A turn of the groups of a tile: one is multiplied and an earlier one is added. */
+template<int turn, int height, bool has_offsets>
+HALYARD_AVX512_INLINE void take_turn(const Tile &o, int group, const uint32_t *numbers,
+                                     float (*products)[height * panel_width], __m512 *sums) {
+    const int added = group - (ahead - 1);
+    if (group < o.groups) {
+        const int pairs = group * o.group_pairs;
+        multiply_group<turn>(o, o.x + pairs, numbers + pairs * panel_width, products[turn]);
     }
     if (added >= 0 && added < o.groups) {
-        add_group<height, has_offsets>(o, added, memory.products[(of_multiplied + 1) % ahead], sums);
+        add_group<height, has_offsets>(o, added, products[(turn + 1) % ahead], sums);
     }
 }
 
-/** The products of a tile of at most `height` rows and a panel, whose numbers are there unless `bits` is more than 0. */
-template<int height, bool has_offsets, int bits>
-HALYARD_AVX512 void multiply_tile(const Tile &o, TileMemory &memory) {
+/** The products of a tile of at most `height` rows and a panel. */
+template<int height, bool has_offsets>
+HALYARD_AVX512 void multiply_tile(const Tile &o, const uint32_t *numbers) {
     static_assert(ahead == 4);
+    alignas(64) float products[ahead][height * panel_width];
     __m512 sums[height];
 #pragma GCC unroll 16
     for (int row = 0; row < height; row++) {
         const bool starts = o.first || row >= o.rows;
         sums[row] = starts ? Avx512::zero() : Avx512::floats(o.so_far + row * o.sum_row);
     }
-    const int turns = o.groups + (bits > 0 ? written_ahead : 0) + ahead - 1;
-    for (int i = 0; i < turns; i += ahead) {
-        take_turn<0, height, has_offsets, bits>(o, i, memory, sums);
-        take_turn<1, height, has_offsets, bits>(o, i + 1, memory, sums);
-        take_turn<2, height, has_offsets, bits>(o, i + 2, memory, sums);
-        take_turn<3, height, has_offsets, bits>(o, i + 3, memory, sums);
+    for (int group = 0; group < o.groups + ahead - 1; group += ahead) {
+        take_turn<0, height, has_offsets>(o, group, numbers, products, sums);
+        take_turn<1, height, has_offsets>(o, group + 1, numbers, products, sums);
+        take_turn<2, height, has_offsets>(o, group + 2, numbers, products, sums);
+        take_turn<3, height, has_offsets>(o, group + 3, numbers, products, sums);
     }
 #pragma GCC unroll 16
     for (int row = 0; row < height; row++) {
@@ -177,16 +163,16 @@ HALYARD_AVX512 void multiply_tile(const Tile &o, TileMemory &memory) {
     }
 }
 
-/** Some panels with tiles of at most `height` rows. */
-template<int height, bool has_offsets, int bits>
+template<int bits, bool has_offsets>
 void multiply_tiles(const Tile &first, int panels, int tiles) {
-    TileMemory memory;
+    alignas(64) uint32_t numbers[k_block / 2 * panel_width];
+    const auto multiply = first.rows <= 8 ? multiply_tile<8, has_offsets> : multiply_tile<amx_tile_rows, has_offsets>;
     configuration(first).load();
     each_panels<1>(first, panels, [&](Tile tile, auto) {
-        multiply_tile<height, has_offsets, bits>(tile, memory);
-        for (int i = 1; i < tiles; i++) {
+        write_panel<bits>(tile, numbers);
+        for (int i = 0; i < tiles; i++) {
+            multiply(tile, numbers);
             tile.skip_tile();
-            multiply_tile<height, has_offsets, 0>(tile, memory);
         }
     });
     release();
@@ -283,17 +269,15 @@ template<int bits, bool has_offsets>
 void multiply_rows(const Tile &first, int panels, int tiles) {
     if (first.rows == 1) {
         multiply_row_by<bits, has_offsets>(first, panels);
-    } else if (first.rows <= 8) {
-        multiply_tiles<8, has_offsets, bits>(first, panels, tiles);
     } else {
-        multiply_tiles<tile_rows, has_offsets, bits>(first, panels, tiles);
+        multiply_tiles<bits, has_offsets>(first, panels, tiles);
     }
 }
 
 /** Scales of 16 bits are those of one row. */
 template<int bits, DType dtype>
 int multiply_codes(void **pointers) {
-    // As in tiles.
+    // Tiles do not depend on it; vectors are to have their bits.
     FloatingPoint::flushing_denormals().set();
     const auto a = arguments::MatmulCodes::of(pointers);
     const CodeTile<dtype> first(a, bits);

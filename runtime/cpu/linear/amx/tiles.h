@@ -17,7 +17,7 @@
 namespace halyard::amx {
 namespace {
 
-constexpr int tile_pairs = 16;
+constexpr int tile_pairs = amx_step_inputs / 2;
 constexpr int line_bytes = 64;  // of a row of a tile
 constexpr int panel_sum_bytes = panel_width * sizeof(float);
 
