@@ -19,7 +19,7 @@ set(HALYARD_FAMILY_FEATURES_optimizer -strict_float)
 set(HALYARD_FAMILY_FEATURES_rope -strict_float)
 set(HALYARD_FAMILY_FEATURES_kv_move -strict_float)
 
-# The families or generators of kernels that may run on more than the caches hold, which have a second form that writes around them
+# The families or generators of kernels that may run on more than the caches hold, which have a streamed form too, with non-temporal stores
 # (cmake/host/streamed_form.h), and how many bytes ahead of its loads that prefetches: far enough for memory to answer, near enough to
 # stay in the first-level cache. Norms read a row again when they write it, and meanwhile prefetch the beginning of the next one
 # (docs/results/kernel-notes.md).

@@ -2,7 +2,7 @@
 //
 //   halyard_generate_<family> kernels GENERATOR TARGET LIST OUT
 //       all kernels of a list for one Halide target, as one module: what Halide and LLVM do once for each takes longer than a small
-//       kernel. A line is the symbol, how far the second form prefetches (which make_kernels.cpp knows) and the GeneratorParams.
+//       kernel. A line is the symbol, how far its streamed form prefetches (which make_kernels.cpp knows) and the GeneratorParams.
 //       OUT ends in .o or .s.
 //   halyard_generate_<family> -g ...
 //       Halide's own interface, which makes kernels of GPUs

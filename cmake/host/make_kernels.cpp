@@ -7,7 +7,7 @@
 //       OBJECT ends in .o; with --assemble the assembly is kept beside it. DIGEST is the file that has the digest of all that
 //       the program makes it by, and the second one that of what assembles it. The words are a compiler and its flags.
 //       LIST has a line for each kernel: SYMBOL PREFETCH NAME=VALUE..., where the last are GeneratorParams. PREFETCH is "-" or, which
-//       takes --assemble for x86, a number of bytes: then there is a second form of the kernel, which prefetches so far ahead of its
+//       takes --assemble for x86, a number of bytes: then there is a streamed form of the kernel, which prefetches so far ahead of its
 //       loads (streamed_form.h).
 //
 // If a program fails, its message is the last that is printed, and its status that of this one.
@@ -42,7 +42,7 @@ struct ProgramFailed {
 /** A line of the list. */
 struct Kernel {
     std::string symbol;
-    std::optional<int> prefetch_bytes;  // of the second form, if there is to be one
+    std::optional<int> prefetch_bytes;  // of the streamed form, if there is to be one
     Words parameters;
 };
 
@@ -221,7 +221,7 @@ void make_kernels(const std::string &object, const std::string &digest, const st
         }
         key += "\n";
         if (kernel.prefetch_bytes && assembler.command.empty()) {
-            throw std::runtime_error("a second form of '" + kernel.symbol + "' needs --assemble");
+            throw std::runtime_error("a streamed form of '" + kernel.symbol + "' needs --assemble");
         }
     }
     const Words &assemble = assembler.command;

@@ -1,5 +1,5 @@
-// A second form of a kernel of x86: one that writes around the caches, made of the first one's assembly, since Halide has no
-// non-temporal stores. It computes the same by the same instructions.
+// The streamed form of a kernel of x86 writes around the caches. It is made of the kernel's assembly, since Halide has no non-temporal
+// stores, and computes the same by the same instructions.
 #ifndef HALYARD_CMAKE_HOST_STREAMED_FORM_H
 #define HALYARD_CMAKE_HOST_STREAMED_FORM_H
 

@@ -40,7 +40,6 @@ struct Variant {
     std::string halide_target() const;
     /** What the assembler is told, if the instruction set needs that; else nothing. */
     std::vector<std::string> assembler_flags() const;
-    /** Whether its object has a second form of it, which stores around the caches. */
     /** How many bytes ahead its streamed form prefetches; empty if it has none. */
     std::string streamed_prefetch() const;
     /** The parameters that make it, dtype among them. */

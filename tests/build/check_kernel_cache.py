@@ -198,7 +198,7 @@ class Cache(unittest.TestCase):
 
     def test_a_list_that_is_wrong_is_refused(self):
         for prefetch, message in (("many", "a number of bytes is needed, not 'many'"), ("-1", "a number of bytes is needed, not '-1'"),
-                                  ("1k", "a number of bytes is needed, not '1k'"), ("64", "a second form of 'hk_relu' needs --assemble"),
+                                  ("1k", "a number of bytes is needed, not '1k'"), ("64", "a streamed form of 'hk_relu' needs --assemble"),
                                   ("", f"'{self.root / 'list'}' has a line without a symbol and a prefetch")):
             made = self.run_it("k.o", self.root / "digest", self.kernels(f"hk_relu {prefetch}"), "--", self.root / "generate", "relu", "x86")
             self.assertEqual((made.returncode, made.stderr), (1, f"halyard_make_kernels: {message}\n"))

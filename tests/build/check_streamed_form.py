@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the second form of kernels that stores around the caches (cmake/host/streamed_form.cpp): which stores it changes, and which
+"""Checks the streamed form of kernels, which stores around the caches (cmake/host/streamed_form.cpp): which stores it changes, and which
 kernels have none, because an address need not be aligned there. Generator and compiler are stand-ins."""
 import argparse
 import pathlib

@@ -1,7 +1,7 @@
 // Outputs too large to stay in any cache are written around the caches.
 //
 // An ordinary store of a line that is not in cache first reads the line: a norm then moves three streams through memory
-// instead of two. Halide has no non-temporal stores. Elementwise kernels, norms and softmax have a second form that does
+// instead of two. Halide has no non-temporal stores. Elementwise kernels, norms and softmax have a streamed form that does
 // (cmake/host/streamed_form.h), for outputs that begin at a line. Otherwise rows are written into a tile that stays in cache, and the
 // tile is copied out by stores that bypass it. While that lasts the kernel of a norm reads nothing, so the copy prefetches input that
 // it will read later, line by line between its stores. Softmax prefetches its next rows while it computes exponentials
@@ -30,7 +30,7 @@ inline bool rows_stream() {
 
 constexpr int64_t streamed_line = 64;
 
-/** Whether every row begins at a line, as the second form of a kernel needs it. */
+/** Whether every row begins at a line, as the streamed form of a kernel needs it. */
 inline bool begins_lines(const char *data, int64_t pitch_bytes) {
     return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(pitch_bytes)) % streamed_line == 0;
 }
