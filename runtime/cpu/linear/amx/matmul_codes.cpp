@@ -9,6 +9,7 @@
 
 #include "core/kernel_call.h"
 #include "core/system/floating_point.h"
+#include "cpu/linear/amx/product_by_vectors.h"
 #include "cpu/linear/amx/tiles.h"
 #include "cpu/linear/avx512/pair_numbers.h"
 #include "cpu/linear/written_tiles.h"
@@ -180,34 +181,6 @@ void multiply_tiles(const Tile &first, int panels, int tiles) {
 
 // ---- One row, by vectors ----
 
-/** What a product of a piece is made of, for some panels. */
-template<int panels>
-struct PieceSums {
-    __m512 earlier[panels], later[panels];  // of pairs
-
-    HALYARD_AVX512_INLINE PieceSums() {
-#pragma GCC unroll 8
-        for (int panel = 0; panel < panels; panel++) {
-            earlier[panel] = later[panel] = Avx512::zero();
-        }
-    }
-    /** Adds the products of a row of words from pair `pair` on. */
-    template<int pair, int bits, typename Numbers>
-    HALYARD_AVX512_INLINE void add(const Numbers &numbers, const __m512i *words, const uint32_t *x) {
-        if constexpr (pair < code_row_inputs(bits) / 2) {
-            const __m512i both = _mm512_set1_epi32(static_cast<int>(x[pair]));
-            const __m512 x_earlier = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-0x10000))),
-                         x_later = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
-#pragma GCC unroll 8
-            for (int panel = 0; panel < panels; panel++) {
-                Avx512::add_product(x_earlier, numbers.template of<2 * pair>(words[panel]), earlier[panel]);
-                Avx512::add_product(x_later, numbers.template of<2 * pair + 1>(words[panel]), later[panel]);
-            }
-            add<pair + 1, bits>(numbers, words, x);
-        }
-    }
-};
-
 template<int bits, bool has_offsets, int panels, DType dtype>
 HALYARD_AVX512 void multiply_row(const CodeTile<dtype> o) {
     constexpr int pairs = code_row_inputs(bits) / 2;
@@ -225,7 +198,7 @@ HALYARD_AVX512 void multiply_row(const CodeTile<dtype> o) {
             of_group[panel] = Avx512::zero();
         }
         for (int left = o.group_pairs; left > 0; left -= o.piece_pairs) {
-            PieceSums<panels> piece;
+            ProductByVectors<panels> piece;
             const int end = row + std::min(left, o.piece_pairs) / pairs;
             for (; row < end; row++, x += pairs) {
                 __m512i words[panels];
@@ -234,13 +207,9 @@ HALYARD_AVX512 void multiply_row(const CodeTile<dtype> o) {
                     words[panel] = numbers.prepared(words_of(o, panel, row));
                     prefetch(o, panel, row);
                 }
-                piece.template add<0, bits>(numbers, words, x);
+                piece.template add<pairs>(numbers, words, x);
             }
-#pragma GCC unroll 8
-            for (int panel = 0; panel < panels; panel++) {
-                const __m512 of_piece = _mm512_add_ps(piece.earlier[panel], piece.later[panel]);
-                of_group[panel] = _mm512_add_ps(of_group[panel], of_piece);
-            }
+            piece.add_to(of_group);
         }
 #pragma GCC unroll 8
         for (int panel = 0; panel < panels; panel++) {

@@ -1,11 +1,15 @@
 // The GEMM kernel of AMX, for any number of panels and tiles of up to 16 rows: generators/matmul.cpp for pairs of bf16, but
-// for the order of the sums (tiles.h).
+// for the order of the sums (tiles.h). A single row goes by vectors, in the order of the tiles.
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include "core/kernel_call.h"
+#include "core/system/floating_point.h"
+#include "cpu/linear/amx/product_by_vectors.h"
 #include "cpu/linear/amx/tiles.h"
 
 namespace halyard::amx {
@@ -144,6 +148,66 @@ void multiply_panels(Operands o, int tiles, int panels) {
     }
 }
 
+// ---- One row, by vectors, which wait for memory less ----
+
+constexpr int row_panels = 4;    // at once: as many chains of sums as keep the multipliers busy
+constexpr int row_ahead = 1024;  // bytes, of prefetches
+
+/** Pairs of bf16, as ProductByVectors takes them. */
+struct Pairs {
+    template<int input>
+    HALYARD_AVX512_INLINE __m512 of(__m512i words) const {
+        return input == 0 ? upper_half(words) : lower_half(words);
+    }
+};
+
+/** The product of a row and some panels over `pairs` pairs. */
+template<int panels>
+HALYARD_AVX512 void multiply_row(const Operands &o, int pairs) {
+    const char *x = o.x, *w = o.w;
+    __m512 sums[panels];
+#pragma GCC unroll 8
+    for (int panel = 0; panel < panels; panel++) {
+        sums[panel] = o.first ? Avx512::zero()
+                              : Avx512::floats(reinterpret_cast<const float *>(o.so_far + panel * panel_sum_bytes));
+    }
+    for (int step = 0; pairs > 0; step++, pairs -= tile_pairs) {
+        ProductByVectors<panels> product;
+        const uint32_t *x_pairs = reinterpret_cast<const uint32_t *>(x);
+        for (int pair = 0; pair < std::min(pairs, tile_pairs); pair++, w += line_bytes) {
+            __m512i words[panels];
+#pragma GCC unroll 8
+            for (int panel = 0; panel < panels; panel++) {
+                words[panel] = Avx512::words(reinterpret_cast<const uint32_t *>(w + panel * o.w_panel));
+                _mm_prefetch(w + panel * o.w_panel + row_ahead, _MM_HINT_T0);
+            }
+            product.template add<1>(Pairs(), words, x_pairs + pair);
+        }
+        product.add_to(sums);
+        x += (step + 1) % block_steps != 0 ? line_bytes : o.x_block - (block_steps - 1) * line_bytes;
+    }
+#pragma GCC unroll 8
+    for (int panel = 0; panel < panels; panel++) {
+        Avx512::store(reinterpret_cast<float *>(o.sum + panel * panel_sum_bytes), sums[panel]);
+    }
+}
+
+void multiply_row(Operands o, int pairs, int panels) {
+    constexpr void (*multiply_some[])(const Operands &, int) = {multiply_row<1>, multiply_row<2>, multiply_row<3>,
+                                                                multiply_row<4>};
+    static_assert(std::size(multiply_some) == row_panels);
+    // Tiles do not depend on it; vectors are to have their bits.
+    FloatingPoint::flushing_denormals().set();
+    for (int some; panels > 0; panels -= some) {
+        some = std::min(panels, row_panels);
+        multiply_some[some - 1](o, pairs);
+        o.w += some * o.w_panel;
+        o.so_far += some * panel_sum_bytes;
+        o.sum += some * panel_sum_bytes;
+    }
+    FloatingPoint::by_default().set();
+}
+
 }  // namespace
 }  // namespace halyard::amx
 
@@ -168,6 +232,10 @@ extern "C" int hk_matmul_tiles_bf16_amx_argv(void **arguments) {
     o.next_step = a.next_step.value();
     o.steps = pairs / tile_pairs;
     o.first = a.first.value();
+    if (tile_rows == 1 && tiles == 1) {
+        multiply_row(o, pairs, panels);
+        return 0;
+    }
     if (o.steps > 0) {
         configuration(tile_rows, tile_pairs).load();
         multiply_panels(o, tiles, panels);
