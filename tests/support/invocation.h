@@ -46,7 +46,7 @@ const halyard_context *lasting_context(halyard_isa isa);
         GTEST_SKIP() << "this library was built without what the test is about";                                       \
     }
 
-/** The instruction sets that this machine can run. */
+/** The instruction sets that this machine can run; the least and the best where races are looked for, which depend on none. */
 std::vector<halyard_isa> supported_isas();
 
 /** Reproducible pseudo-random numbers that are the same on every machine: hashes of (seed, row, feature). */
