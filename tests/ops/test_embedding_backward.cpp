@@ -108,7 +108,7 @@ TEST(EmbeddingBackward, AddsTheRowsOfEachIdInOrder) {
             form.accumulate = accumulate;
             Embedding call(form);
             const std::vector<std::uint32_t> expected = call.modelled();
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 call.fill_table();
                 ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
                 EXPECT_TRUE(same_bits(Dtype::f32, expected, call.table.all_bits())) << halyard_isa_name(isa);

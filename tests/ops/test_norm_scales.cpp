@@ -25,7 +25,7 @@ TEST_P(NormScales, OfRmsNormAreItsOwn) {
                     x.set(2, i, 0.0);
                     x.set(3, i, x.get(3, i) * 100);
                 }
-                for (const halyard_isa isa : supported_isas()) {
+                for (const halyard_isa isa : row_isas()) {
                     const Context context(isa);
                     Tensor scale(Dtype::f32, compact_form({4})), y(type, compact_form({4, width}));
                     ASSERT_EQ(
@@ -64,7 +64,7 @@ TEST_P(NormScales, OfLayerNormAreItsOwn) {
             for (const double eps : {0.0, 1e-5}) {
                 Tensor x(type, call_form(type, type, {4}, 3).form_of(width, 3));
                 x.fill([&](std::int64_t row, std::int64_t i) { return row == 2 ? 0.75 : centre + bell(127, row, i); });
-                for (const halyard_isa isa : supported_isas()) {
+                for (const halyard_isa isa : row_isas()) {
                     const Context context(isa);
                     Tensor mean(Dtype::f32, compact_form({4})), scale(Dtype::f32, compact_form({4})),
                         y(type, compact_form({4, width}));

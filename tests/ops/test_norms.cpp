@@ -41,7 +41,7 @@ protected:
     const halyard_isa isa = GetParam();
 };
 
-INSTANTIATE_TEST_SUITE_P(Isas, Norms, testing::ValuesIn(supported_isas()),
+INSTANTIATE_TEST_SUITE_P(Isas, Norms, testing::ValuesIn(row_isas()),
                          [](const testing::TestParamInfo<halyard_isa> &info) { return halyard_isa_name(info.param); });
 
 TEST_P(Norms, RowsOfACallBeyondTheCachesHaveTheBitsOfRowsAlone) {

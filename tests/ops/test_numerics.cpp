@@ -45,7 +45,7 @@ protected:
 
 TEST_P(Bits, OfARowDoNotDependOnTheOtherRowsOrItsPlace) {
     for (const std::int64_t width : {1, 7, 64, 65, reduced ? 150 : 1000}) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa);
             Invocation batch(operation, type, {9, width});
             batch.fill(31);
@@ -76,7 +76,7 @@ class BitsOfElementwise : public Bits {};
 TEST_P(BitsOfElementwise, AnElementDoNotDependOnItsColumn) {
     // Equal inputs everywhere: whether a feature is done by a whole vector or by the rest of a row must not show.
     for (const double value : {-3.7, -0.31, 0.0131, 0.77, 2.9, 17.3}) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa);
             for (const std::int64_t width : {1, 3, 8, 67, 150}) {
                 Invocation call(operation, type, {2, width}), single(operation, type, {1});
@@ -231,7 +231,7 @@ TEST_P(Forms, AddNormIsAddThenNorm) {
         }
         const Operation &plain = operation(fused.label.substr(4));
         for (const Shape &shape : {Shape{7, 67}, Shape{2, 3, 4097}, Shape{130, 96}}) {
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 const Context context(isa, 2);
                 Invocation one(fused, type, shape), sum(operation("add"), type, shape), norm(plain, type, shape);
                 one.fill(59);
@@ -264,7 +264,7 @@ TEST_P(Forms, MixedNormsAreThoseInF32RoundedOnce) {
             continue;
         }
         for (const Shape &shape : {Shape{7, 67}, Shape{2, 3, 4097}, Shape{130, 96}}) {
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 const Context context(isa, 2);
                 Invocation rounded(mixed, type, shape), in_f32(mixed, Dtype::f32, shape);
                 rounded.fill(67);
@@ -300,7 +300,7 @@ TEST_P(Forms, PackedUnitsAreTheUnitsOnTwoTensors) {
         const std::string layout = packed.label.substr(layout_at + 1);
         const Operation &split = operation(packed.label.substr(0, layout_at));
         for (const Shape &shape : {Shape{130}, Shape{3, 67}, Shape{2, 2, 1000}}) {
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 const Context context(isa);
                 Invocation two(split, type, shape), one(packed, type, shape);
                 two.fill(61);
@@ -349,7 +349,7 @@ TEST_P(Forms, CastsThereAndBackKeepTheBits) {
     HALYARD_TEST_NEEDS(is_built("cast"))
     // 16 bits to f32 and back, and equal types: nothing is lost but the payload of a NaN.
     for (const Dtype between : {Dtype::f32, type}) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa);
             const std::int64_t count = 1 << 16;
             Invocation there(operation(std::string("cast_to_") + name_of(between)), type, {count});
@@ -376,7 +376,7 @@ TEST_P(Forms, CastsRoundToNearestEven) {
         return;
     }
     const std::int64_t count = 3 * (1 << 16);
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         Invocation call(operation(std::string("cast_to_") + name_of(type)), Dtype::f32, {count});
         for (std::uint32_t bits = 0; bits < 1 << 16; bits++) {
             const double value = decode(type, bits);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <limits>
 
 namespace halyard::tests {
@@ -14,39 +13,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-struct TableEntry {
-    const char *kernel, *isa;
-};
-constexpr TableEntry generated_kernels[] = {
-#define HALYARD_VARIANT(kernel, dtype, isa) {#kernel, #isa},
-#define HALYARD_WRITTEN(kernel, dtype, isa)
-#define HALYARD_SHARED(kernel, dtype, isa, other)
-#define HALYARD_ABSENT(kernel, dtype, isa)
-#include "kernels/variants.inc"
-#undef HALYARD_ABSENT
-#undef HALYARD_SHARED
-#undef HALYARD_WRITTEN
-#undef HALYARD_VARIANT
-};
-
-/** Instruction sets that have more of their own than matrix products; the others take what is called here from one of them. */
-const std::vector<halyard_isa> &distinct_isas() {
-    static const std::vector<halyard_isa> distinct = [] {
-        std::vector<halyard_isa> all;
-        for (const halyard_isa isa : supported_isas()) {
-            const auto is_own = [&](const TableEntry &entry) {
-                return std::strcmp(entry.isa, halyard_isa_name(isa)) == 0 &&
-                       std::strncmp(entry.kernel, "matmul", 6) != 0;
-            };
-            if (std::any_of(std::begin(generated_kernels), std::end(generated_kernels), is_own)) {
-                all.push_back(isa);
-            }
-        }
-        return all;
-    }();
-    return distinct;
-}
 
 class EveryOperation : public testing::TestWithParam<OperationCase> {
 protected:
@@ -61,7 +27,7 @@ protected:
     }
     static void expect_right(Invocation &call) {
         const std::vector<Matrix> expected = call.expected();
-        for (const halyard_isa isa : distinct_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             call.clear_outputs();
             ASSERT_EQ(call.run(lasting_context(isa)), HALYARD_OK) << halyard_last_error() << "; " << call.describe();
             ASSERT_TRUE(call.check(expected)) << "  with " << halyard_isa_name(isa);
@@ -230,7 +196,7 @@ TEST_P(EveryOperation, InPlaceGivesTheSameBits) {
         return Form{shape, padded_strides(shape, shape.size() == 1 ? 0 : 7), Placement::ends_at_guard, 0, 0};
     };
     for (const std::vector<Alias> &aliases : operation.in_place) {
-        for (const halyard_isa isa : distinct_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             // Rows of which a block (norm.cpp) does not hold all.
             const Shape several_blocks = reduced ? Shape{7, 700} : Shape{5, 4096};
             for (const Shape &shape : {Shape{1}, Shape{67}, Shape{3, 33}, several_blocks, Shape{2, 2, 129}}) {
@@ -354,7 +320,7 @@ TEST_P(RowOperation, IsRightForSpecialRows) {
             x.set(row, static_cast<std::int64_t>(i * 29) % width, values[i]);
         }
         const std::vector<Matrix> expected = call.expected();
-        for (const halyard_isa isa : distinct_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             call.clear_outputs();
             ordinary.clear_outputs();
             ASSERT_EQ(call.run(lasting_context(isa)), HALYARD_OK) << halyard_last_error();

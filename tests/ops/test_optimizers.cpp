@@ -240,7 +240,7 @@ std::vector<Places> many_places() {
 /** For every instruction set, what the library made of the tensors by `run`, element by element. */
 template<typename Run, typename Look>
 void with_results(const Places &places, const Run &run, const Look &look) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const Context context(isa);
         const Tensors before(places);
         Tensors after(places);
@@ -322,7 +322,7 @@ void fill_with_extremes(Tensors &t) {
 
 TEST(Adamw, TakesEveryValue) {
     for (const auto &[name, o] : adamw_options()) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             SCOPED_TRACE(name + " " + halyard_isa_name(isa));
             const Context context(isa);
             Tensors before({{3000}}), after({{3000}});
@@ -343,7 +343,7 @@ TEST(Adamw, TakesEveryValue) {
 
 TEST(Sgd, TakesEveryValue) {
     for (const auto &[name, o] : sgd_options()) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             SCOPED_TRACE(name + " " + halyard_isa_name(isa));
             const Context context(isa);
             Tensors before({{3000}}), after({{3000}});
@@ -513,7 +513,7 @@ TEST(GradientNorm, HasTheBitsOfTheDocumentedOrderAndItsValue) {
         const auto exact = static_cast<double>(exact_norm(given));
         // With positive terms each rounding is at most one of the sum: half of it in the norm, which is rounded too.
         EXPECT_NEAR(expected, exact, (chain / 2 + 2) * 0x1p-53 * exact);
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             for (const int threads : {1, 2, 5}) {
                 const Context context(isa, threads);
                 EXPECT_EQ(norm_of(given, context.get()), expected) << halyard_isa_name(isa) << ", " << threads;
@@ -547,11 +547,11 @@ TEST(GradientNorm, NanAndInfStay) {
         Tensor x(Dtype::f32, compact_form({9000}));
         x.fill([](std::int64_t, std::int64_t) { return 1.0; });
         x.set(0, place, -infinity);
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             EXPECT_EQ(norm_of({&x}, Context(isa).get()), infinity) << place;
         }
         x.set(0, 5, std::numeric_limits<double>::quiet_NaN());
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             EXPECT_TRUE(std::isnan(norm_of({&x}, Context(isa).get()))) << place;
         }
     }

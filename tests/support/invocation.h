@@ -48,6 +48,8 @@ const halyard_context *lasting_context(halyard_isa isa);
 
 /** The instruction sets that this machine can run; the least and the best where races are looked for, which depend on none. */
 std::vector<halyard_isa> supported_isas();
+/** Those of them that have more kernels of their own than matrix products: what is called on rows the others take from one of these. */
+std::vector<halyard_isa> row_isas();
 
 /** Reproducible pseudo-random numbers that are the same on every machine: hashes of (seed, row, feature). */
 std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i);
