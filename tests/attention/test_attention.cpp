@@ -31,7 +31,7 @@ void expect_right(const AttentionForm &form) {
     Matrix log_sum_exp;
     const Matrix expected = call.expected(products, AttentionRule().sum_roundings, products, &log_sum_exp);
     call.options.log_sum_exp = &call.log_sum_exp.view;
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : product_isas(form.q, form.k)) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         call.y.clear();
         call.log_sum_exp.clear();
@@ -47,7 +47,7 @@ void expect_right_cached(const AttentionForm &form, Dtype type, std::int64_t tok
     Matrix log_sum_exp;
     const Matrix expected = call.expected(type, AttentionRule().sum_roundings, call.products(type), &log_sum_exp);
     call.options.log_sum_exp = &call.log_sum_exp.view;
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : product_isas(form.q, type)) {
         const Context context(isa, static_cast<int>(isa) / 10 % 5);
         const Cache cache = make_cache(type, form.batches(), form.kv_heads, form.head_dim, form.keys);
         call.y.clear();
@@ -162,7 +162,7 @@ TEST(Attention, ScaleAndSoftcap) {
     AttentionCase call(form);
     call.q.fill([](std::int64_t, std::int64_t) { return 1; });
     call.k.fill([](std::int64_t row, std::int64_t) { return static_cast<double>(row * 7 % 1000); });
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         ASSERT_EQ(call.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
         EXPECT_EQ(call.y.get(999, 0), call.v.get(857, 0)) << halyard_isa_name(isa);  // 857 * 7 = 5999
     }
@@ -258,7 +258,7 @@ TEST(Attention, SlicesOfOneProduct) {
                 form.q = form.k = form.v = form.y = type;
                 const AttentionCase separate(form);
                 const std::int64_t heads = form.heads + 2 * form.kv_heads;
-                for (const halyard_isa isa : supported_isas()) {
+                for (const halyard_isa isa : product_isas(type, type)) {
                     Tensor product(type, compact_form({keys, heads, form.head_dim}));
                     product.fill([](std::int64_t, std::int64_t) { return 0.0; });
                     const auto copy = [&](const Tensor &from, std::int64_t first_token, std::int64_t first_head) {
@@ -387,7 +387,7 @@ TEST(Attention, ScaledScoresThatOverflowGiveNan) {
             call.options.log_sum_exp = &call.log_sum_exp.view;
             call.q.fill([](std::int64_t, std::int64_t) { return 1e5; });
             call.k.fill([](std::int64_t row, std::int64_t) { return 1e5 + static_cast<double>(row); });
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 const Context context(isa, 2);
                 ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
                 for (std::int64_t row = 0; row < call.y.rows(); row++) {
@@ -404,7 +404,7 @@ TEST(Attention, ScaledScoresThatOverflowGiveNan) {
 
 // A query that sees no key, because there are none or because no score is above -Inf, gives zeros.
 TEST(Attention, QueriesThatSeeNothingGiveZeros) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const Context context(isa, 2);
         AttentionForm form = square(40, 2, 1, 20);
         form.causal = false;

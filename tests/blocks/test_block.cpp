@@ -28,7 +28,7 @@ constexpr std::int64_t long_sequence = 1040;
 /** With every instruction set within the bounds of float64. */
 void expect_right(const Block &block, BlockCall &call) {
     const Matrix expected = call.expected();
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : product_isas(call.x.dtype(), Dtype::bf16)) {
         const Context context(isa);
         call.y.clear();
         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << block.form.describe();

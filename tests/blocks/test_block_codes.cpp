@@ -86,7 +86,7 @@ TEST(BlockOfCodes, IsThatOfItsNumbers) {
         Tensor x(Dtype::f32, compact_form({7, hidden})), y(Dtype::f32, compact_form({7, hidden}));
         fill_rows(x, 5);
         const Matrix expected = halyard::tests::block(coded.values, rows_of(x));
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa);
             ASSERT_EQ(halyard_block_forward(context.get(), block.get(), &x.view, nullptr, 0, nullptr, &y.view),
                       HALYARD_OK)
@@ -103,7 +103,7 @@ TEST(BlockOfCodes, HasTheBitsOfPackedWeightsOnAnyThreads) {
         const BlockHandle of_codes(coded.make()), of_packed = make(coded, packed.weights);
         ASSERT_TRUE(of_codes && of_packed) << formats.name;
         for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : product_isas(type, Dtype::bf16)) {
                 const Context one(isa, 1), three(isa, 3);
                 for (const halyard_products products : {HALYARD_PRODUCTS_STORAGE, HALYARD_PRODUCTS_INT8}) {
                     set_products(one, products);
@@ -291,7 +291,7 @@ TEST(BlockOfCodes, InEightBitsIsItsLayersInTurn) {
     for (const BlockFormats &formats : all_formats) {
         const CodedBlock coded(formats);
         const BlockHandle block(coded.make());
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa, 2);
             const auto in_f32 = forward(block.get(), context.get());
             set_products(context, HALYARD_PRODUCTS_INT8);
@@ -375,7 +375,7 @@ TEST(StackOfCodes, InEightBitsIsItsLayersInTurn) {
     const StackSources sources;
     const StackHandle stack = sources.make(sources.weights());
     const IdTensor ids(some_ids(9, vocabulary, 3));
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const Context context(isa, 2);
         set_products(context, HALYARD_PRODUCTS_INT8);
         Tensor logits(Dtype::f32, compact_form({9, vocabulary})), expected(Dtype::f32, compact_form({9, vocabulary}));
@@ -413,7 +413,7 @@ TEST(StackOfCodes, InEightBitsGivesABatchTheBitsOfItsSequences) {
     const std::vector<Ids> sequences = {some_ids(9, vocabulary, 3), some_ids(9, vocabulary, 4)};
     const IdTensor batch(sequences, true, true);
     const halyard_stack_options options = all_logits();
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const Context context(isa, 2);
         set_products(context, HALYARD_PRODUCTS_INT8);
         const auto forward = [&](const IdTensor &ids, Tensor &logits) {

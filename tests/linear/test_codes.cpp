@@ -93,7 +93,7 @@ TEST_P(Codes, MayHaveAnyPitchAndPlace) {
 TEST_P(Codes, GiveTheSameBytesForAnyThreads) {
     const CodeSource source(code_case(1030, reduced ? 300 : 700, 128, true, true));
     Bytes first;
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         for (const int threads : {1, 2, 3, 7}) {
             const Context context(isa, threads);
             const PackedWeights packed = source.pack(context.get());
@@ -120,7 +120,7 @@ TEST_P(Codes, HaveTheValuesOfTheFormat) {
                 Tensor x(Dtype::f32, compact_form({rows, c.in})), y(Dtype::f32, compact_form({rows, c.out}));
                 for (std::int64_t first = 0; first + rows <= c.in; first += std::max<std::int64_t>(rows, 37)) {
                     x.fill([&](std::int64_t row, std::int64_t k) { return k == first + row ? 1.0 : 0.0; });
-                    for (const halyard_isa isa : supported_isas()) {
+                    for (const halyard_isa isa : row_isas()) {
                         const Context context(isa);
                         ASSERT_EQ(halyard_linear(context.get(), &x.view, packed.get(), nullptr, &y.view), HALYARD_OK)
                             << halyard_last_error();
@@ -184,7 +184,7 @@ TEST_P(Codes, AreDequantized) {
 TEST_P(Codes, AreDequantizedByAnyThreads) {
     CodeSource source(code_case(600, 300, 128, true, false));
     const std::vector<float> values = source.values(0);
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         for (const int threads : {1, 3}) {
             for (const Dtype dtype : all_dtypes) {
                 expect_numbers(source, values, dtype, 0, Context(isa, threads).get());

@@ -29,7 +29,7 @@ void expect_right(const FfnForm &form) {
     Ffn ffn(form);
     const Matrix expected = ffn.expected();
     Tensor composed(form.y, compact_form(ffn.y.shape()));
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : product_isas(form.x, form.up)) {
         const Context context(isa);
         ffn.y.clear();
         ASSERT_EQ(ffn.run(context.get()), HALYARD_OK) << halyard_last_error() << "; " << ffn.describe();
@@ -302,7 +302,7 @@ TEST(FfnDeferredNorm, IsThePlainFormWithinRounding) {
                     ffn->x.fill([&](std::int64_t row, std::int64_t i) { return mean + bell(149, row, i); });
                 }
                 const Matrix deferred_expected = deferred.expected(), plain_expected = plain.expected();
-                for (const halyard_isa isa : supported_isas()) {
+                for (const halyard_isa isa : product_isas(form.x, form.up)) {
                     const Context context(isa);
                     ASSERT_EQ(deferred.run(context.get()), HALYARD_OK) << halyard_last_error();
                     ASSERT_EQ(plain.run(context.get()), HALYARD_OK) << halyard_last_error();

@@ -195,7 +195,7 @@ std::vector<FfnForm> forms() {
 TEST(FfnBackward, HasTheBitsOfItsParts) {
     int number = 0;
     for (const FfnForm &form : forms()) {
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const Context context(isa);
             const auto layout = number % 2 == 0 ? HALYARD_WEIGHT_OUT_IN : HALYARD_WEIGHT_IN_OUT;
             const bool accumulate = number++ % 3 == 0;

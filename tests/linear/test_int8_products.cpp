@@ -64,7 +64,7 @@ TEST(Int8Products, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
             for (const std::int64_t rows : row_counts) {
                 Tensor x(type, {{rows, form.in}, padded_strides({rows, form.in}, 3), Placement::ends_at_guard, 0, 0});
                 x.fill([&](std::int64_t row, std::int64_t k) { return all.get(row, k); });
-                for (const halyard_isa isa : supported_isas()) {
+                for (const halyard_isa isa : row_isas()) {
                     const auto y = product(isa, x, weights, form.out);
                     const std::string call = form.describe() + ", " + std::to_string(rows) + " rows of " +
                                              name_of(type) + ", " + halyard_isa_name(isa);
@@ -93,7 +93,7 @@ TEST(Int8Products, AreTheSameForAnyThreadsAndRowsBeside) {
         const Loaded weights(codes.block());
         Tensor x(Dtype::f32, compact_form({70, form.in}));
         fill_rows(x, 3);
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             const auto all = product(isa, x, weights, form.out);
             for (const std::int64_t rows : {1, 2, 3, 4, 6, 70}) {
                 Tensor part(Dtype::f32, compact_form({rows, form.in}));
@@ -121,7 +121,7 @@ TEST(Int8Products, HoldTheLargestSums) {
             const Loaded weights(codes.block());
             Tensor x(Dtype::f32, compact_form({4, codes.form.in}));
             x.fill([](std::int64_t row, std::int64_t) { return row % 2 == 0 ? 127.0 : -127.0; });
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : row_isas()) {
                 const auto y = product(isa, x, weights, codes.form.out);
                 for (std::int64_t row = 0; row < 4; row++) {
                     for (std::int64_t n = 0; n < codes.form.out; n++) {
@@ -148,7 +148,7 @@ TEST(Int8Products, OfSpecialValues) {
         return k >= 32 && k < 64 ? (k % 5 == 0 ? special : 0.0) : std::abs(special) < 1 ? 0.0 : bell(4, row, k);
     });
     const auto x_values = floats_of(x);
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const auto y = product(isa, x, weights, form.out);
         for (std::size_t row = 0; row < specials.size(); row++) {
             const Int8Row rounded(codes, x_values[row]);

@@ -49,7 +49,7 @@ TEST_P(LinearTypes, AnyNumberOfRows) {
         batch.add_bias(types.w);
         batch.activate(form.gated ? HALYARD_SILU : HALYARD_IDENTITY);
         const Matrix expected = batch.expected();
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : product_isas(types.x, types.w)) {
             const Context context(isa);
             batch.y.clear();
             ASSERT_EQ(batch.run(context.get()), HALYARD_OK) << halyard_last_error();
@@ -96,7 +96,7 @@ TEST_P(LinearTypes, AnyWidthRoundPanelsAndBlocks) {
             call.shift = number % 4 / 2;
             LinearCall linear(weights, call, 7);
             const Matrix expected = linear.expected();
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : product_isas(types.x, types.w)) {
                 linear.y.clear();
                 ASSERT_EQ(linear.run(Context(isa).get()), HALYARD_OK) << halyard_last_error();
                 ASSERT_TRUE(linear.check(expected)) << halyard_isa_name(isa);
@@ -128,7 +128,7 @@ TEST_P(LinearTypes, ManyRowsAndWideMatrices) {
         }
         linear.add_residual();
         const Matrix expected = linear.expected();
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : product_isas(types.x, types.w)) {
             linear.y.clear();
             ASSERT_EQ(linear.run(Context(isa, 2).get()), HALYARD_OK) << halyard_last_error();
             ASSERT_TRUE(linear.check(expected)) << halyard_isa_name(isa);

@@ -111,7 +111,7 @@ TEST(QuantizedProducts, HaveTheBitsOfTheDefinitionAndAreWithinItsBound) {
                         return static_cast<double>(
                             expected[static_cast<std::size_t>(row)][static_cast<std::size_t>(n)]);
                     });
-                    for (const halyard_isa isa : supported_isas()) {
+                    for (const halyard_isa isa : product_isas(type, Dtype::bf16)) {
                         ASSERT_EQ(halyard_linear(Context(isa).get(), &x.view, weights.get(), nullptr, &y.view),
                                   HALYARD_OK)
                             << halyard_last_error();
@@ -234,7 +234,7 @@ TEST(QuantizedProducts, AreTheSameForAnyThreadsAndRowsBeside) {
     for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
         Tensor x(type, compact_form({70, form.in})), all(Dtype::f32, compact_form({70, form.out}));
         fill_rows(x, 3);
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : product_isas(type, Dtype::bf16)) {
             ASSERT_EQ(halyard_linear(Context(isa, 1).get(), &x.view, weights.get(), nullptr, &all.view), HALYARD_OK);
             for (const std::int64_t rows : {1, 2, 3, 4, 6, 11, 70}) {
                 for (const int threads : {1, 4}) {
@@ -346,7 +346,7 @@ void expect_packed(PackSource &source, const CodeForm &form) {
     CodedMatrix expected = quantized(form, elements_of(source));
     const Bytes bytes = expected.block();
     EXPECT_EQ(source.size(), static_cast<std::int64_t>(bytes.size())) << form.describe();
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const PackedWeights packed = pack(source, Context(isa, 1 + form.in % 3).get());
         ASSERT_NE(packed, nullptr) << form.describe();
         ASSERT_TRUE(same_bytes(bytes, halyard_weights_data(packed.get())))

@@ -36,7 +36,7 @@ void pack_all(const MatrixForm &form, const Contents &contents) {
     const PackSource sources(form, contents);
     const Bytes expected = sources.expected();
     ASSERT_EQ(sources.size(), static_cast<std::int64_t>(expected.size())) << form.describe();
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : row_isas()) {
         const Context context(isa, 1 + isa);
         Tensor memory(Dtype::f16, block_form(sources.size()));
         halyard_weights *weights = nullptr;
@@ -142,7 +142,7 @@ TEST_P(Pack, GivesTheSameBytesForAnyThreads) {
     for (const auto layout : {HALYARD_WEIGHT_OUT_IN, HALYARD_WEIGHT_IN_OUT}) {
         const PackSource sources({GetParam(), 700, 1300, layout, true, true, true, true, 5, Placement::ends_at_guard});
         Bytes first;
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : row_isas()) {
             for (const int threads : {1, 2, 3, 7}) {
                 const Context context(isa, threads);
                 const PackedWeights handle = pack(sources, context.get());
@@ -293,7 +293,7 @@ TEST_P(Pack, ASecondMatrixTakesThePlaceOfTheFirst) {
                         other.layout = layout;
                         other.gap = 3;
                         const PackSource second(other);
-                        for (const halyard_isa isa : supported_isas()) {
+                        for (const halyard_isa isa : row_isas()) {
                             const Context context(isa, 1 + isa % 3);
                             Tensor memory(Dtype::f16, block_form(first.size()));
                             halyard_weights *made = nullptr;

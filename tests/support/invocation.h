@@ -50,6 +50,8 @@ const halyard_context *lasting_context(halyard_isa isa);
 std::vector<halyard_isa> supported_isas();
 /** Those of them that have more kernels of their own than matrix products: what is called on rows the others take from one of these. */
 std::vector<halyard_isa> row_isas();
+/** Those with kernels of their own for products of x and a matrix in these types; a quantized one counts as bf16. */
+std::vector<halyard_isa> product_isas(Dtype x, Dtype weights);
 
 /** Reproducible pseudo-random numbers that are the same on every machine: hashes of (seed, row, feature). */
 std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i);
