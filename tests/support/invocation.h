@@ -48,9 +48,9 @@ const halyard_context *lasting_context(halyard_isa isa);
 
 /** The instruction sets that this machine can run; the least and the best where races are looked for, which depend on none. */
 std::vector<halyard_isa> supported_isas();
-/** Those of them that have more kernels of their own than matrix products: what is called on rows the others take from one of these. */
+/** Supported ones that have more kernels of their own than matrix products: what is called on rows the others take from one of these. */
 std::vector<halyard_isa> row_isas();
-/** Those with kernels of their own for products of x and a matrix in these types; a quantized one counts as bf16. */
+/** Supported ones with kernels of their own for products of x and a matrix in these types; a quantized matrix counts as bf16. */
 std::vector<halyard_isa> product_isas(Dtype x, Dtype weights);
 
 /** Reproducible pseudo-random numbers that are the same on every machine: hashes of (seed, row, feature). */
