@@ -24,7 +24,7 @@ public:
             earlier_[panel] = later_[panel] = Avx512::zero();
         }
     }
-    /** Adds `pairs` pairs of x and of each panel. `numbers`: what word has their inputs. */
+    /** Adds `pairs` pairs of x and of each panel. `numbers`: takes the inputs out of words. */
     template<int pairs, int pair = 0, typename Numbers>
     HALYARD_AVX512_INLINE void add(const Numbers &numbers, const __m512i *words, const uint32_t *x) {
         if constexpr (pair < pairs) {
