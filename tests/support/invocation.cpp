@@ -32,6 +32,22 @@ constexpr KernelVariant generated_kernels[] = {
 #undef HALYARD_VARIANT
 };
 
+/** Supported instruction sets that `wanted` takes; the least and the best of them where races are looked for. */
+template<typename Wanted>
+std::vector<halyard_isa> isas_where(const Wanted &wanted) {
+    std::vector<halyard_isa> isas;
+    for (int i = 0; i < halyard_isa_count(); i++) {
+        const halyard_isa isa = halyard_isa_at(i);
+        if (halyard_isa_supported(isa) != 0 && wanted(isa)) {
+            isas.push_back(isa);
+        }
+    }
+    if (for_races && isas.size() > 2) {
+        isas = {isas.front(), isas.back()};
+    }
+    return isas;
+}
+
 std::string number(double value) {
     char text[40];
     std::snprintf(text, sizeof text, "%.9g", value);
@@ -57,31 +73,17 @@ const halyard_context *lasting_context(halyard_isa isa) {
 }
 
 std::vector<halyard_isa> supported_isas() {
-    std::vector<halyard_isa> isas;
-    for (int i = 0; i < halyard_isa_count(); i++) {
-        const halyard_isa isa = halyard_isa_at(i);
-        if (halyard_isa_supported(isa) != 0) {
-            isas.push_back(isa);
-        }
-    }
-    if (for_races && isas.size() > 2) {
-        isas = {isas.front(), isas.back()};
-    }
-    return isas;
+    return isas_where([](halyard_isa) { return true; });
 }
 
 std::vector<halyard_isa> row_isas() {
-    std::vector<halyard_isa> isas;
-    for (const halyard_isa isa : supported_isas()) {
-        const auto is_own = [isa](const KernelVariant &variant) {
-            return std::strcmp(variant.isa, halyard_isa_name(isa)) == 0 &&
-                   std::strncmp(variant.kernel, "matmul", 6) != 0;
-        };
-        if (std::any_of(std::begin(generated_kernels), std::end(generated_kernels), is_own)) {
-            isas.push_back(isa);
-        }
-    }
-    return isas;
+    return isas_where([](halyard_isa isa) {
+        return std::any_of(std::begin(generated_kernels), std::end(generated_kernels),
+                           [isa](const KernelVariant &variant) {
+                               return std::strcmp(variant.isa, halyard_isa_name(isa)) == 0 &&
+                                      std::strncmp(variant.kernel, "matmul", 6) != 0;
+                           });
+    });
 }
 
 std::vector<halyard_isa> product_isas(Dtype x, Dtype weights) {
