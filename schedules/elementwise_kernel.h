@@ -3,6 +3,7 @@
 #ifndef HALYARD_SCHEDULES_ELEMENTWISE_KERNEL_H
 #define HALYARD_SCHEDULES_ELEMENTWISE_KERNEL_H
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,7 +46,6 @@ public:
     void write_each(const std::vector<Element> &elements) {
         Func y("y");
         write_all(y, elements);
-        stages_.once = true;
         *outputs_ = y;
         values_first_ = true;
     }
@@ -53,28 +53,20 @@ public:
     /** Elements 2d and 2d + 1 of row t of an output, which may take the place of an input of such pairs. */
     void write_interleaved(const Element &even, const Element &odd) {
         Func y("y"), pairs("pairs");
-        const auto stored = [&](const Expr &i) {
-            return Halide::Tuple(access().store(even, i), access().store(odd, i));
-        };
-        pairs(d, t) = stored(d);
-        const int chunk = schedules::f32_lanes(tensors.target()) * params.vectors;  // pairs
-        y(d, t) = Halide::undef(tensors.type());
-        const Expr count = y.output_buffer().dim(0).set_min(0).extent() / 2;
-        const Halide::RDom whole(0, 2, 0, chunk, 0, count / chunk, "whole");
-        const Halide::RDom rest(0, 2, count / chunk * chunk, count % chunk, "rest");
-        const Expr i = chunk * whole.z + whole.y;
-        y(2 * i + whole.x, t) = select(whole.x == 0, pairs(i, t)[0], pairs(i, t)[1]);
-        const Halide::Tuple last = stored(rest.y);
-        y(2 * rest.y + rest.x, t) = select(rest.x == 0, last[0], last[1]);
-        stages_ = {y, d, t, pairs, whole, rest};
+        pairs(d, t) = Halide::Tuple(access().store(even, d), access().store(odd, d));
+        y(d, t) = select(d % 2 == 0, pairs(d / 2, t)[0], pairs(d / 2, t)[1]);
+        y.output_buffer().dim(0).set_min(0);
+        const int lanes = schedules::f32_lanes(tensors.target());
+        stages_ = {y, d, t, pairs, 2 * lanes * params.vectors};
         *outputs_ = y;
         values_first_ = true;
     }
 
-    /** y(d, t) = what is to be stored there. */
+    /** y(d, t) = what is to be stored there, in rows of any width. */
     void write_stored(Func y, const Expr &stored) {
         y(d, t) = stored;
         stages_ = {y, d, t};
+        stages_.any_width = true;
     }
 
     /** To be called by schedule(). */
@@ -86,7 +78,7 @@ public:
         if (tensors.on_gpu()) {
             schedules::gpu::elementwise(stages_, tensors.by_vectors(), tensors.target());
         } else {
-            schedules::elementwise(stages_, params, tensors.target(), generator.get_pipeline());
+            schedules::elementwise(stages_, params, tensors.target());
         }
     }
 
@@ -107,21 +99,15 @@ private:
         }
         Func pairs("pairs");
         pairs(d, t) = stored(*pair_access, d);
-
-        // Whole chunks in pairs, and the rest of the row by elements.
-        y(d, t) = Halide::Tuple(std::vector<Expr>(elements.size(), Halide::undef<uint16_t>()));
-        const int chunk = schedules::elements_per_chunk(params, tensors.target());
-        const Expr width = y.output_buffers()[0].dim(0).set_min(0).extent();
-        const Halide::RDom whole(0, 2, 0, chunk / 2, 0, width / chunk, "whole");
-        const Halide::RDom rest(width / chunk * chunk, width % chunk, "rest");
-        const Halide::FuncRef pair = pairs(chunk / 2 * whole.z + whole.y, t);
+        const Halide::FuncRef pair = pairs(d / 2, t);
         std::vector<Expr> halves;
         for (int i = 0; i < static_cast<int>(elements.size()); i++) {
-            halves.push_back(half_of_pair(elements.size() == 1 ? Expr(pair) : Expr(pair[i]), whole.x));
+            halves.push_back(half_of_pair(elements.size() == 1 ? Expr(pair) : Expr(pair[i]), d % 2));
         }
-        y(chunk * whole.z + 2 * whole.y + whole.x, t) = Halide::Tuple(halves);
-        y(rest, t) = stored(access(), rest);
-        stages_ = {y, d, t, pairs, whole, rest};
+        y(d, t) = Halide::Tuple(halves);
+        y.output_buffers()[0].dim(0).set_min(0);
+        const int lanes = schedules::f32_lanes(tensors.target());
+        stages_ = {y, d, t, pairs, lanes * std::max<int>(2, params.vectors)};
     }
 
     schedules::Elementwise stages_;

@@ -76,7 +76,7 @@ struct EpilogueParams {
     Halide::GeneratorParam<int> panels{"panels", 1};  // of 16 columns, computed per iteration
 };
 
-/** y(column, row), every element by itself. */
+/** y(column, row), every element by itself; in whole panels. */
 struct Epilogue {
     Halide::Func y;
     Halide::Var column, row;

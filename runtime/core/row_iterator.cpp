@@ -6,13 +6,6 @@
 #include "core/parameters.h"
 
 namespace halyard {
-namespace {
-
-// Threads' parts of a row begin at whole cache lines (of 32 or more elements), so that none is written by two threads.
-constexpr int64_t column_granule = 64;
-
-}  // namespace
-
 void Rows::add(const View &view, int per_column) {
     Tensor &tensor = tensor_[tensors_++];
     tensor.data = view.data;

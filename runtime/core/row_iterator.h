@@ -15,6 +15,10 @@ constexpr int max_tensors = 5;
 /** Kernels count elements in 32 bits; a row piece stays far below, so that pairs of columns fit too. */
 constexpr int64_t max_columns = int64_t{1} << 29;
 
+/** Threads' parts of a row begin at multiples of so many columns: at whole cache lines, so that none is written by two threads. Elementwise
+ *  kernels take a multiple of them (whole_columns.h). */
+constexpr int64_t column_granule = 64;
+
 /** A rectangle of the work, half open. */
 struct Part {
     int64_t row, row_end, column, column_end;
@@ -40,6 +44,8 @@ public:
     int64_t width() const { return width_; }
     int64_t count() const;
     int64_t bytes_per_row() const;
+    int64_t element_bytes(int tensor) const { return tensor_[tensor].element_size; }
+    int64_t column_bytes(int tensor) const { return tensor_[tensor].per_column * tensor_[tensor].element_size; }
 
     /** A rectangle of the work that one kernel call can do: `rows` rows at an even pitch, from column `column` on. */
     struct Piece {

@@ -17,18 +17,21 @@ const WorthCompiling choices("elementwise", [](const Choice &choice, const Targe
 
 }  // namespace
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target,
-                 const Halide::Pipeline &pipeline) {
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &) {
     if (stages.pairs.defined()) {
-        elementwise_by_pairs(stages, params, target);
+        elementwise_by_pairs(stages);
         return;
     }
-    if (stages.once) {
-        // LLVM moves what the rest of a short row reads behind the stores, where several outputs take the place of inputs.
-        arm::by_vectors(stages.y, stages.y, stages.d, params.vectors);
+    Halide::Func y = stages.y;
+    if (stages.any_width) {
+        arm::by_vectors(y, y, stages.d, params.vectors);
         return;
     }
-    arm::by_overlapping_vectors(stages.y, stages.d, params.vectors, pipeline);
+    const Halide::Var vector("vector"), block("block");
+    y.split(stages.d, vector, stages.d, arm::stored_lanes(y, params.vectors), Halide::TailStrategy::RoundUp)
+        .vectorize(stages.d)
+        .split(vector, block, vector, arm::stored_vectors(y, params.vectors), Halide::TailStrategy::RoundUp)
+        .unroll(vector);
 }
 
 }  // namespace halyard::schedules

@@ -85,9 +85,9 @@ void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target
     // Within a panel, so that the columns of gate and up are dense vectors.
     Func y = stages.y;
     const Var vector("vector"), panel("panel");
-    y.split(stages.column, vector, stages.column, arm::f32_lanes, TailStrategy::GuardWithIf)
-        .vectorize(stages.column)
-        .split(vector, panel, vector, panel_width / arm::f32_lanes, TailStrategy::GuardWithIf);
+    y.split(stages.column, panel, stages.column, panel_width, TailStrategy::RoundUp)
+        .split(stages.column, vector, stages.column, arm::f32_lanes)
+        .vectorize(stages.column);
     if (params.panels > 1) {
         y.unroll(vector);
     }

@@ -15,16 +15,15 @@ const WorthCompiling choices("elementwise", [](const Choice &choice, const Targe
 
 }  // namespace
 
-void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target,
-                 const Halide::Pipeline &) {
+void elementwise(const Elementwise &stages, const ElementwiseParams &params, const Halide::Target &target) {
     if (stages.pairs.defined()) {
-        elementwise_by_pairs(stages, params, target);
+        elementwise_by_pairs(stages);
         return;
     }
-
-    // Several vectors at a time hide the latency of a polynomial's chain of multiply-adds and of the division. The rest of a
-    // row is one masked step: no element is computed twice, which in-place calls rely on.
-    Halide::Func(stages.y).vectorize(stages.d, f32_lanes(target) * params.vectors, Halide::TailStrategy::GuardWithIf);
+    using Halide::TailStrategy;
+    // Several vectors at a time hide the latency of a polynomial's chain of multiply-adds and of the division.
+    Halide::Func(stages.y).vectorize(stages.d, f32_lanes(target) * params.vectors,
+                                     stages.any_width ? TailStrategy::GuardWithIf : TailStrategy::RoundUp);
 }
 
 }  // namespace halyard::schedules

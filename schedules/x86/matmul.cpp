@@ -75,10 +75,10 @@ void matmul(const Matmul &stages, const MatmulParams &params, const Target &targ
 
 void epilogue(const Epilogue &stages, const EpilogueParams &params, const Target &target) {
     // A panel at a time, so that the columns of gate and up are dense vectors; several hide the latencies of the
-    // activation. The last columns of a matrix are one masked step.
+    // activation.
     Func y = stages.y;
     const Var panel("panel"), inner("inner");
-    y.split(stages.column, panel, stages.column, panel_width, TailStrategy::GuardWithIf)
+    y.split(stages.column, panel, stages.column, panel_width, TailStrategy::RoundUp)
         .vectorize(stages.column, std::min(panel_width, 2 * f32_lanes(target)));
     if (params.panels > 1) {
         y.split(panel, panel, inner, params.panels, TailStrategy::GuardWithIf)

@@ -2,6 +2,7 @@
 #include "cpu/linear/gemm_epilogue.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace halyard {
 namespace {
@@ -146,6 +147,34 @@ void EpilogueWriter::store_blocked(int64_t begin, int64_t first_column, int64_t 
 /** `packed`: the first of the columns of sums, counted from panel `begin`. */
 void EpilogueWriter::store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns,
                            const Target &to) {
+    const int64_t rest = columns % panel_width, whole = columns - rest;
+    if (whole > 0) {
+        store_panels(begin, packed, row, rows, whole, to);
+    }
+    if (rest == 0) {
+        return;
+    }
+    // A panel in memory of its own.
+    constexpr int64_t most_rows = 32;
+    alignas(64) char y[most_rows * panel_width * sizeof(float)], residual[sizeof(y)] = {};
+    const int64_t size = to.is_sums ? static_cast<int64_t>(sizeof(float)) : size_of(call_.y.dtype);
+    const int64_t first_packed = packed + whole * (call_.gated && !to.is_sums ? 2 : 1);
+    for (int64_t first = 0; first < rows; first += most_rows) {
+        const int64_t count = std::min(rows - first, most_rows);
+        for (int64_t i = 0; to.residual && i < count; i++) {
+            std::memcpy(residual + i * panel_width * size,
+                        to.residual + ((first + i) * to.residual_pitch + whole) * size, rest * size);
+        }
+        store_panels(begin, first_packed, row + first, count, panel_width,
+                     {y, panel_width, to.residual ? residual : nullptr, panel_width, to.is_sums});
+        for (int64_t i = 0; i < count; i++) {
+            std::memcpy(to.data + ((first + i) * to.pitch + whole) * size, y + i * panel_width * size, rest * size);
+        }
+    }
+}
+
+void EpilogueWriter::store_panels(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns,
+                                  const Target &to) {
     const int64_t pitch = plan_.sums_pitch(), column = begin * panel_width + packed;
     const int64_t sum_columns = plan_.group_panels * panel_width - packed;
     const auto vector = [&](const float *values, const float *absent) { return values ? values + column : absent; };

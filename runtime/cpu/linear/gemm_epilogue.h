@@ -86,6 +86,8 @@ private:
     };
 
     void store(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, const Target &to);
+    /** As store(), of whole panels. */
+    void store_panels(int64_t begin, int64_t packed, int64_t row, int64_t rows, int64_t columns, const Target &to);
     void store_blocked(int64_t begin, int64_t first_column, int64_t columns_end);
     void store_sums(int64_t begin, int64_t end);
 

@@ -1,7 +1,7 @@
 // Elementwise kernels on the processor: the work split over threads, streamed where it fits no cache.
 #include <climits>
 
-#include "core/row_iterator.h"
+#include "core/whole_columns.h"
 #include "cpu/backend.h"
 #include "cpu/ops/streaming.h"
 
@@ -10,9 +10,6 @@ namespace {
 
 // Bytes of rows that are streamed at least.
 constexpr int64_t min_streamed_row_bytes = 1536;
-
-// Columns that are a multiple of what any kernel takes at once: 1, 2, 3, 4 or 6 vectors of 4 to 16, by pairs in 16 bits.
-constexpr int64_t whole_columns = 384;
 
 /** A kernel with what it takes: a buffer for each operand of the call. */
 class ElementwiseKernel {
@@ -26,10 +23,10 @@ public:
     ElementwiseKernel(const ElementwiseKernel &) = delete;
     ElementwiseKernel &operator=(const ElementwiseKernel &) = delete;
 
-    /** The operands begin at `data`, `columns` of some rows each. */
-    void operator()(char *const *data, int64_t columns, int64_t rows, const int64_t *pitches) {
+    /** Some columns of some rows of the operands. */
+    void operator()(const Rows::Piece &piece) {
         for (int i = 0; i < call_.count(); i++) {
-            buffers_[i].set(data[i], columns * call_.operands[i].per_column, rows, pitches[i]);
+            buffers_[i].set(piece.data[i], piece.columns * call_.operands[i].per_column, piece.rows, piece.pitch[i]);
         }
         if (__builtin_expect(verbose_level > 1, false)) {
             run_verbosely(function_, arguments_, call_.parameters, call_.parameter_count);
@@ -58,14 +55,14 @@ bool is_in_place(const ElementwiseCall &call) {
     return false;
 }
 
-/** How many columns come before all outputs are at the beginning of a line; `columns` if they never are at once. */
-int64_t columns_to_line(const ElementwiseCall &call, char *const *data, int64_t columns) {
+/** How many columns come before all outputs are at the beginning of a line; all of them if they never are at once. */
+int64_t columns_to_line(const ElementwiseCall &call, const Rows &rows, const Rows::Piece &piece) {
     constexpr int64_t line = 64;
     const auto bytes_to_line = [&](int output, int64_t column) {
-        const int64_t column_bytes = call.operands[output].per_column * size_of(call.operands[output].view->dtype);
-        return -(static_cast<int64_t>(reinterpret_cast<intptr_t>(data[output])) + column * column_bytes) & (line - 1);
+        const int64_t begin = reinterpret_cast<intptr_t>(piece.data[output]);
+        return -(begin + column * rows.column_bytes(output)) & (line - 1);
     };
-    for (int64_t column = 0; column < std::min(line, columns); column++) {
+    for (int64_t column = 0; column < std::min(line, piece.columns); column++) {
         int outputs = 0;
         while (outputs < call.output_count && bytes_to_line(call.input_count + outputs, column) == 0) {
             outputs++;
@@ -74,7 +71,7 @@ int64_t columns_to_line(const ElementwiseCall &call, char *const *data, int64_t 
             return column;
         }
     }
-    return columns;
+    return piece.columns;
 }
 
 }  // namespace
@@ -90,30 +87,26 @@ void cpu::elementwise(Checker &, const halyard_context &c, const ElementwiseCall
     const bool streams = rows.width() * size_of(call.y.dtype) >= min_streamed_row_bytes &&
                          should_stream(c, rows.count() * rows.bytes_per_row(), outputs_stream) && !is_in_place(call);
     const KernelFunction streamed_function = streams ? streamed_form(function) : nullptr;
+    const WholeColumns whole(rows, call.input_count, call.input_count);
     Split(c, rows).run([&](const Part &part) {
         ElementwiseKernel kernel(call, function);
         if (!streamed_function) {
-            rows.for_each_piece(part, INT_MAX, max_columns, [&](const Rows::Piece &piece) {
-                kernel(piece.data, piece.columns, piece.rows, piece.pitch);
-            });
+            rows.for_each_piece(part, INT_MAX, max_columns,
+                                [&](const Rows::Piece &piece) { whole.run(piece, kernel); });
             return;
         }
         ElementwiseKernel streamed(call, streamed_function);
-        rows.for_each_piece(part, 1, max_columns, [&](const Rows::Piece &piece) {
-            char *data[ElementwiseCall::max_operands];
-            std::copy_n(piece.data, call.count(), data);
-            const auto next = [&](ElementwiseKernel &of, int64_t columns) {
-                if (columns > 0) {
-                    of(data, columns, 1, piece.pitch);
-                }
-                for (int i = 0; i < call.count(); i++) {
-                    data[i] += columns * call.operands[i].per_column * size_of(call.operands[i].view->dtype);
-                }
+        rows.for_each_piece(part, 1, max_columns, [&](Rows::Piece piece) {
+            int64_t left = piece.columns;
+            const auto next = [&](int64_t columns, ElementwiseKernel &of) {
+                piece.columns = columns;
+                whole.run(piece, of);
+                whole.skip_columns(piece, columns);
+                left -= columns;
             };
-            const int64_t before = columns_to_line(call, data, piece.columns), left = piece.columns - before;
-            next(kernel, before);
-            next(streamed, left / whole_columns * whole_columns);
-            next(kernel, left % whole_columns);
+            next(columns_to_line(call, rows, piece), kernel);
+            next(left / column_granule * column_granule, streamed);
+            next(left, kernel);
         });
         stream_fence();
     });

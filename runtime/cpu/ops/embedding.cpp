@@ -6,6 +6,7 @@
 #include "core/workspace.h"
 #include "cpu/backend.h"
 #include "cpu/linear/gemm_plan.h"
+#include "cpu/ops/add_rows.h"
 
 namespace halyard {
 namespace {
@@ -22,13 +23,6 @@ void decode_row(Checker &check, const halyard_context &context, const CodeSource
     cpu::dequantize(check, context, {codes, view_of(to, DType::f32, {}, {1, width}, {width, 1})});
 }
 
-void add_to(halyard_isa isa, float *to, float *other, int64_t width) {
-    Buffer<2> sum, added;
-    sum.set(to, width, 1, 0);
-    added.set(other, width, 1, 0);
-    kernel_function(kernels::add, DType::f32, isa)({sum, added, sum});
-}
-
 }  // namespace
 
 void cpu::embed(Checker &check, const halyard_context &context, const EmbedCall &call) {
@@ -42,6 +36,7 @@ void cpu::embed(Checker &check, const halyard_context &context, const EmbedCall 
     if (!workspace.allocate(check)) {
         return;
     }
+    const AddRows add(isa, DType::f32);
     run_tasks(context, threads, [&](int index) {
         for (int64_t row = rows * index / threads; row < rows * (index + 1) / threads; row++) {
             const int64_t i = row / tokens, t = row % tokens;
@@ -57,7 +52,8 @@ void cpu::embed(Checker &check, const halyard_context &context, const EmbedCall 
             if (call.positions.data) {
                 float *const position_row = workspace[position_rows] + index * width;
                 widen_row(isa, call.positions, call.position(i, t), position_row);
-                add_to(isa, to, position_row, width);
+                const TypedRows sum = {reinterpret_cast<char *>(to), DType::f32};
+                add(sum, {reinterpret_cast<char *>(position_row), DType::f32}, sum, width, 1);
             }
         }
     });

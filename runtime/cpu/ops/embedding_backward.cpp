@@ -2,9 +2,8 @@
 // depends on who adds it, and nothing needs memory.
 #include <algorithm>
 
-#include "core/kernel_call.h"
-#include "core/row_iterator.h"
 #include "cpu/backend.h"
+#include "cpu/ops/add_rows.h"
 
 namespace halyard {
 namespace {
@@ -25,13 +24,14 @@ void add_columns(halyard_isa isa, const EmbedBackwardCall &call, int64_t first, 
     for (int64_t row = 0; row < call.y.shape[0] && !call.accumulate; row++) {
         std::fill_n(embedding_row(call.y, row) + first, count, 0.0f);
     }
-    const auto add = kernel_function(kernels::add, DType::f32, isa);
-    Buffer<2> sum, added;
+    const AddRows add(isa, DType::f32);
+    const auto columns_of = [first](const View &view, int64_t row) -> TypedRows {
+        return {reinterpret_cast<char *>(embedding_row(view, row) + first), DType::f32};
+    };
     const int64_t ids = call.ids.count();
     for (int64_t i = 0; i < ids; i++) {
-        sum.set(embedding_row(call.y, call.ids.in_order(i)) + first, count, 1, 0);
-        added.set(embedding_row(call.dy, i) + first, count, 1, 0);
-        add({sum, added, sum});
+        const TypedRows sum = columns_of(call.y, call.ids.in_order(i));
+        add(sum, columns_of(call.dy, i), sum, count, 1);
     }
 }
 

@@ -4,9 +4,9 @@
 #include <initializer_list>
 
 #include "core/calls/row_vector.h"
-#include "core/row_iterator.h"
 #include "core/workspace.h"
 #include "cpu/backend.h"
+#include "cpu/ops/add_rows.h"
 #include "cpu/ops/norm_rows.h"
 #include "cpu/ops/streaming.h"
 
@@ -72,7 +72,7 @@ void run_fused(const halyard_context &c, const NormCall &call) {
     const View &x = call.x, &residual = call.residual, &sum = call.residual_out, &y = call.y;
     const Rows rows = rows_of({&x, &residual, &sum, &y});
     const halyard_isa isa = best_isa(c.max_isa);
-    const auto add = kernel_function(kernels::add, x.dtype, isa);
+    const AddRows add(isa, x.dtype);
     const int64_t size = size_of(x.dtype), row_bytes = rows.width() * size;
     const bool may_stream =
         should_stream(c, rows.count() * rows.bytes_per_row(), rows_stream()) && row_bytes <= row_tile_bytes;
@@ -83,7 +83,6 @@ void run_fused(const halyard_context &c, const NormCall &call) {
         NormRows kernel(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
         NormRows streamed(isa, x.dtype, call.norm, call.scalars, call.weight, call.bias);
         const bool has_form = stream_y && streamed.stream();
-        Buffer<2> a, b, r;
         Tile<row_tile_bytes> sum_tile(stream_sum, isa), y_tile(stream_y, isa);
         const int64_t block = std::max<int64_t>(1, (may_stream ? tile_block_bytes : sum_block_bytes) / row_bytes);
         rows.for_each_piece(part, block, rows.width(), [&](const Rows::Piece &piece) {
@@ -93,10 +92,8 @@ void run_fused(const halyard_context &c, const NormCall &call) {
             char *const y_data = by_tile ? y_tile.data() : piece.data[3];
             const int64_t sum_pitch = stream_sum ? piece.columns : piece.pitch[2];
             const int64_t y_pitch = by_tile ? piece.columns : piece.pitch[3];
-            a.set(piece.data[0], piece.columns, piece.rows, piece.pitch[0]);
-            b.set(piece.data[1], piece.columns, piece.rows, piece.pitch[1]);
-            r.set(sum_data, piece.columns, piece.rows, sum_pitch);
-            add({a, b, r});
+            add({piece.data[0], x.dtype, piece.pitch[0]}, {piece.data[1], x.dtype, piece.pitch[1]},
+                {sum_data, x.dtype, sum_pitch}, piece.columns, piece.rows);
             (streams_itself ? streamed : kernel)(sum_data, sum_pitch, y_data, y_pitch, piece.columns, piece.rows);
             if (stream_sum) {
                 const int64_t next = piece.pitch[0] * size;
@@ -130,18 +127,14 @@ void run_in_f32(Checker &check, const halyard_context &c, const NormCall &call) 
     }
     const View weight = widened(isa, call.weight, workspace[weight_floats]);
     const View bias = widened(isa, call.bias, workspace[bias_floats]);
-    const auto add = kernel_function(kernels::add, x.dtype, isa);
+    const AddRows add(isa, x.dtype);
     run_tasks(c, threads, [&](int index) {
         NormInF32 norm(isa, x.dtype, call.norm, call.scalars, weight, bias, width,
                        workspace[scratch] + index * NormInF32::scratch_floats(width));
-        Buffer<2> a, b, sum;
         const Part part = {count * index / threads, count * (index + 1) / threads, 0, width};
         rows.for_each_piece(part, 1, width, [&](const Rows::Piece &piece) {
             if (adds) {
-                a.set(piece.data[0], width, 1, 0);
-                b.set(piece.data[2], width, 1, 0);
-                sum.set(piece.data[3], width, 1, 0);
-                add({a, b, sum});
+                add({piece.data[0], x.dtype}, {piece.data[2], x.dtype}, {piece.data[3], x.dtype}, width, 1);
             }
             cast(isa, norm(piece.data[adds ? 3 : 0]), {piece.data[1], y.dtype}, width, 1);
         });
