@@ -7,6 +7,7 @@
 #include <valgrind/callgrind.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -36,10 +37,12 @@ std::vector<CaseId> all_calls() {
     return calls;
 }
 
-void count_all() {
+/** Every call of which the number is `part` modulo `parts`. */
+void count(std::size_t part, std::size_t parts) {
+    const std::vector<CaseId> calls = all_calls();
     std::vector<std::unique_ptr<BenchmarkCase>> bench_cases;
-    for (const CaseId &id : all_calls()) {
-        bench_cases.push_back(std::make_unique<BenchmarkCase>(id, 0, HALYARD_ISA_AVX2));
+    for (std::size_t i = part; i < calls.size(); i += parts) {
+        bench_cases.push_back(std::make_unique<BenchmarkCase>(calls[i], 0, HALYARD_ISA_AVX2));
         bench_cases.back()->call(0);  // scratch memory is there, dispatch is done
     }
     // Once for all: whenever it starts, callgrind translates the program anew.
@@ -59,7 +62,8 @@ void count_all() {
 }  // namespace
 }  // namespace halyard::bench
 
-int main() {
+// halyard-count PART PARTS: so that several processes share the work.
+int main(int argument_count, char **arguments) {
     if (HALYARD_TUNED_FILE[0] != '\0') {
         std::fputs(
             "halyard-count: this build has the schedule parameters of " HALYARD_TUNED_FILE
@@ -72,8 +76,14 @@ int main() {
         std::fputs("halyard-count: this machine has no AVX2, whose kernels are counted\n", stderr);
         return 2;
     }
+    const int part = argument_count == 3 ? std::atoi(arguments[1]) : 0;
+    const int parts = argument_count == 3 ? std::atoi(arguments[2]) : argument_count == 1 ? 1 : 0;
+    if (part < 0 || part >= parts) {
+        std::fputs("halyard-count: takes nothing, or PART and PARTS, where PART is from 0 to PARTS - 1\n", stderr);
+        return 2;
+    }
     try {
-        halyard::bench::count_all();
+        halyard::bench::count(static_cast<std::size_t>(part), static_cast<std::size_t>(parts));
     } catch (const std::exception &error) {
         std::fprintf(stderr, "halyard-count: %s\n", error.what());
         return 1;

@@ -7,7 +7,9 @@ C++ compiler too and are only shown. Exits with 1 if a row's kernels have become
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -27,19 +29,35 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def run(program, directory):
-    """The rows' elements, and what callgrind wrote."""
+def run(program, directory, part, parts):
+    """Elements and counts of a part of the rows."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         sys.exit("count: valgrind was not found; install it (on Debian or Ubuntu: sudo apt-get install valgrind).")
-    out = directory / "callgrind.out"
+    out = directory / f"callgrind.out.{part}"
     command = [valgrind, "--tool=callgrind", "--instr-atstart=no", "--combine-dumps=yes", "--compress-strings=no",
-               "--compress-pos=no", f"--callgrind-out-file={out}", str(program)]
+               "--compress-pos=no", f"--callgrind-out-file={out}", str(program), str(part), str(parts)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"count: {program.name} under valgrind failed with status {done.returncode}:\n{done.stderr[-2000:]}")
     elements = {name: int(count) for name, count in (line.split() for line in done.stdout.splitlines())}
-    return elements, out.read_text()
+    counts = instructions(out.read_text())
+    if set(counts) != set(elements):
+        sys.exit(f"count: callgrind has {len(counts)} rows, the program {len(elements)}; is this valgrind 3.15 or later?")
+    return elements, counts
+
+
+def run_all(program):
+    """Elements and counts of all rows, by a process for each processor: callgrind runs on one."""
+    parts = max(1, min(4, os.cpu_count() or 1))
+    elements, counts = {}, {}
+    with tempfile.TemporaryDirectory() as directory, concurrent.futures.ThreadPoolExecutor(parts) as executor:
+        running = [executor.submit(run, program, Path(directory), part, parts) for part in range(parts)]
+        for each in running:
+            part_elements, part_counts = each.result()
+            elements |= part_elements
+            counts |= part_counts
+    return elements, counts
 
 
 def instructions(text):
@@ -76,11 +94,7 @@ def rounded(value):
 
 def main():
     arguments = parse_arguments()
-    with tempfile.TemporaryDirectory() as directory:
-        elements, text = run(arguments.program, Path(directory))
-    counts = instructions(text)
-    if set(counts) != set(elements):
-        sys.exit(f"count: callgrind has {len(counts)} rows, the program {len(elements)}; is this valgrind 3.15 or later?")
+    elements, counts = run_all(arguments.program)
     # What a row's kernels take together and, if they are several, each of them: "ROW: KERNEL".
     per_element = {}
     for name, count in elements.items():
