@@ -12,7 +12,7 @@ namespace halyard {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string &what) {
+[[noreturn]] void refuse_sampling(const std::string &what) {
     throw Error(HALYARD_INVALID_ARGUMENT, ("halyard::Sampler: " + what).c_str());
 }
 
@@ -20,28 +20,28 @@ namespace {
 
 Sampler::Sampler(const SamplingOptions &options) : options_(options), generator_(options.seed) {
     if (!(options.temperature >= 0) || std::isinf(options.temperature)) {
-        refuse("temperature is not finite and >= 0");
+        refuse_sampling("temperature is not finite and >= 0");
     }
     if (options.top_k < 0) {
-        refuse("top_k is negative");
+        refuse_sampling("top_k is negative");
     }
     if (!(options.top_p > 0 && options.top_p <= 1)) {
-        refuse("top_p is not in (0, 1]");
+        refuse_sampling("top_p is not in (0, 1]");
     }
 }
 
 std::int64_t Sampler::operator()(const float *logits, std::int64_t count) {
     const models::DefaultFloatingPoint floating_point;
     if (logits == nullptr || count < 1) {
-        refuse("there are no logits");
+        refuse_sampling("there are no logits");
     }
     const float *const end = logits + count;
     if (std::any_of(logits, end, [](float logit) { return std::isnan(logit); })) {
-        refuse("a logit is NaN");
+        refuse_sampling("a logit is NaN");
     }
     const float *const largest = std::max_element(logits, end);
     if (std::isinf(*largest)) {
-        refuse(*largest > 0 ? "a logit is +Inf" : "every logit is -Inf");
+        refuse_sampling(*largest > 0 ? "a logit is +Inf" : "every logit is -Inf");
     }
     if (options_.temperature == 0) {
         return largest - logits;

@@ -22,16 +22,8 @@ void elementwise(const Elementwise &stages, const ElementwiseParams &params, con
         elementwise_by_pairs(stages);
         return;
     }
-    Halide::Func y = stages.y;
-    if (stages.any_width) {
-        arm::by_vectors(y, y, stages.d, params.vectors);
-        return;
-    }
-    const Halide::Var vector("vector"), block("block");
-    y.split(stages.d, vector, stages.d, arm::stored_lanes(y, params.vectors), Halide::TailStrategy::RoundUp)
-        .vectorize(stages.d)
-        .split(vector, block, vector, arm::stored_vectors(y, params.vectors), Halide::TailStrategy::RoundUp)
-        .unroll(vector);
+    arm::by_vectors(stages.y, stages.y, stages.d, params.vectors,
+                    stages.any_width ? Halide::TailStrategy::GuardWithIf : Halide::TailStrategy::RoundUp);
 }
 
 }  // namespace halyard::schedules

@@ -23,13 +23,13 @@ inline int stored_vectors(const Halide::Func &y, int vectors) {
 }
 
 /** Vectorizes a stage of y over d, so many f32 vectors per iteration. A last vector that is not whole is masked, each
- *  of its elements loaded and stored by itself. */
-inline void by_vectors(const Halide::Func &y, Halide::Stage stage, const Halide::Var &d, int vectors) {
+ *  of its elements loaded and stored by itself, unless the tail is RoundUp: then rows are whole iterations. */
+inline void by_vectors(const Halide::Func &y, Halide::Stage stage, const Halide::Var &d, int vectors,
+                       Halide::TailStrategy tail = Halide::TailStrategy::GuardWithIf) {
     const Halide::Var vector("vector"), block("block");
-    stage.split(d, vector, d, stored_lanes(y, vectors), Halide::TailStrategy::GuardWithIf).vectorize(d);
+    stage.split(d, vector, d, stored_lanes(y, vectors), tail).vectorize(d);
     if (stored_vectors(y, vectors) > 1) {
-        stage.split(vector, block, vector, stored_vectors(y, vectors), Halide::TailStrategy::GuardWithIf)
-            .unroll(vector);
+        stage.split(vector, block, vector, stored_vectors(y, vectors), tail).unroll(vector);
     }
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rows of a model in a GGUF file: test_model_file.py HALYARD_QUANTIZE FIXTURES [EMULATOR...] HALYARD_BENCH."""
+"""Rows of a model in a GGUF file: test_model_file.py HALYARD_QUANTIZE FIXTURES HALYARD_BENCH."""
 
 import json
 import pathlib
@@ -8,8 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-quantize, fixtures, *bench = sys.argv[1:]
-emulator = bench[:-1]
+quantize, fixtures, bench = sys.argv[1:]
 
 
 def run(*command):
@@ -26,20 +25,20 @@ with tempfile.TemporaryDirectory() as folder:
         config["max_position_embeddings"] = positions
         (folder / "model/config.json").write_text(json.dumps(config))
         file = folder / f"small-{positions}.gguf"
-        result = run(*emulator, quantize, folder / "model", file, "--format", form)
+        result = run(quantize, folder / "model", file, "--format", form)
         assert result.returncode == 0, result.stderr
         return file
 
-    result = run(*bench, "--model", made(600, "Q8_0"), "--list")
+    result = run(bench, "--model", made(600, "Q8_0"), "--list")
     rows = [f"model.small-600{kind}/{shape}/cold/" for kind in ("/f32", "/bf16", ".int8/f32")
             for shape in ("prompt128", "prompt512", "decode1x128")]
     lines = result.stdout.split()
     assert [line.rpartition("/")[0] + "/" for line in lines] == rows, result
 
     file = made(200, "F32")
-    result = run(*bench, "--model", file, "--list")
+    result = run(bench, "--model", file, "--list")
     assert "prompt512" not in result.stdout and "decode1x128" in result.stdout, result
-    result = run(*bench, "--model", file, "--peers", "none", "--rounds", "1", "--json", folder / "result")
+    result = run(bench, "--model", file, "--peers", "none", "--rounds", "1", "--json", folder / "result")
     assert result.returncode == 0, result.stderr
     measured = [row for row in map(json.loads, (folder / "result").read_text().splitlines()) if "resident" in row]
     assert len(measured) == 4, measured
@@ -48,5 +47,5 @@ with tempfile.TemporaryDirectory() as folder:
 
     for wrong, words in ((made(100, "F32"), "has 100 positions"), (folder / "model/config.json", "is no GGUF file"),
                          (folder / "none", "File does not exist")):
-        result = run(*bench, "--model", wrong, "--list")
+        result = run(bench, "--model", wrong, "--list")
         assert result.returncode != 0 and words in result.stderr, result

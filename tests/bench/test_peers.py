@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """halyard-bench with the peers of tests/data/peers: one works, others are wrong, crash, hang or are absent; and what
-it says to wrong command lines. usage: test_peers.py [EMULATOR...] HALYARD_BENCH"""
+it says to wrong command lines. usage: test_peers.py HALYARD_BENCH"""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-PROGRAM = sys.argv[1:]
+PROGRAM = sys.argv[1] if len(sys.argv) == 2 else ""
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH / "report"))
 sys.dont_write_bytecode = True
@@ -21,12 +21,11 @@ from run import load  # noqa: E402
 
 PEERS = Path(__file__).resolve().parents[1] / "data" / "peers"
 LIST = "rows kernel=silu type=f32 shape=4x64,4x128 state=hot threads=1\n"
-IN_EMULATOR = "it is the same on every processor, and takes a minute in an emulator"
 CRASHES, WORKS = "silu/f32/4x64/hot/1t", "silu/f32/4x128/hot/1t"
 
 
 def command(folder, *options, shapes=None):
-    return [*PROGRAM, "--shapes", str(shapes or folder / "list.txt"), "--python", sys.executable,
+    return [PROGRAM, "--shapes", str(shapes or folder / "list.txt"), "--python", sys.executable,
             "--json", str(folder / "bench.json"), "--rounds", "2", "--threads", "1", *options]
 
 
@@ -82,7 +81,6 @@ class Peers(unittest.TestCase):
         self.assertIn("absent (ImportError: the library is not", " ".join(self.report.stdout.split()))
 
 
-@unittest.skipIf(len(PROGRAM) > 1, IN_EMULATOR)
 class Folders(unittest.TestCase):
     def test_what_a_killed_run_left_goes_and_others_cannot_look_in(self):
         folder = tempfile.TemporaryDirectory()
@@ -109,7 +107,6 @@ class Folders(unittest.TestCase):
         self.assertEqual(modes, {0o700})
 
 
-@unittest.skipIf(len(PROGRAM) > 1, IN_EMULATOR)
 class Odd(unittest.TestCase):
     """Peers that do not keep to what served.py says of them."""
 
@@ -207,9 +204,9 @@ class Bench(unittest.TestCase):
                 self.assertIn(word, done.stderr)
 
     def test_an_instruction_set_that_this_machine_lacks_is_refused(self):
-        """By the kernel's list of the processor's features, where no emulator is between."""
-        if len(PROGRAM) > 1 or os.uname().machine != "x86_64":
-            self.skipTest("the processor of an emulator is not in /proc/cpuinfo")
+        """By the kernel's list of the processor's features."""
+        if os.uname().machine != "x86_64":
+            self.skipTest("the names of instruction sets are those of x86-64")
         has = set(Path("/proc/cpuinfo").read_text().split())
         for isa, features in (("sse41", {"sse4_1"}), ("avx2", {"avx2", "fma", "f16c"}),
                               ("avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
@@ -241,6 +238,6 @@ class Bench(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not PROGRAM or not os.access(PROGRAM[-1], os.X_OK):
-        sys.exit("usage: test_peers.py [EMULATOR...] HALYARD_BENCH")
+    if not os.access(PROGRAM, os.X_OK):
+        sys.exit("usage: test_peers.py HALYARD_BENCH")
     unittest.main(argv=sys.argv[:1])

@@ -23,9 +23,7 @@ namespace {
 
 /** Starts the program without a shell, which folders with any character need. */
 pid_t start(const std::vector<std::string> &arguments) {
-    std::istringstream emulator(HALYARD_EMULATOR);
-    std::vector<std::string> words{std::istream_iterator<std::string>(emulator), {}};
-    words.push_back(HALYARD_EXPERIMENTS);
+    std::vector<std::string> words = {HALYARD_EXPERIMENTS};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char *> pointers;
     for (std::string &word : words) {
