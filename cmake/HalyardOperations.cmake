@@ -4,7 +4,7 @@
 # included, and sets, for the including scope:
 #   HALYARD_BUILT_KERNELS      the kernels of the operations, without those of devices
 #   HALYARD_DECLARED_KERNELS   these, and others that are named by C++ that is compiled
-#   HALYARD_NEEDED_GENERATORS  the generators of these, and where nothing is left out those of devices
+#   HALYARD_NEEDED_GENERATORS  the generators of these, and with CUDA those of devices
 #   HALYARD_IS_SUBSET          whether anything is left out
 #   HALYARD_ASKED_OPERATIONS   HALYARD_OPERATIONS as it was given
 # and the function halyard_select_sources() for the runtime.
@@ -145,7 +145,7 @@ foreach(name IN LISTS HALYARD_ALL_OPERATIONS)
 endforeach()
 foreach(kernel IN LISTS HALYARD_KERNEL_NAMES)
     if(HALYARD_SIGNATURE_OF_${kernel} STREQUAL "device")
-        if(NOT HALYARD_IS_SUBSET)
+        if(HALYARD_CUDA)
             list(APPEND HALYARD_NEEDED_GENERATORS ${HALYARD_GENERATOR_OF_${kernel}})
         endif()
     elseif(NOT kernel IN_LIST owned)

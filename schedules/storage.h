@@ -2,6 +2,8 @@
 #ifndef HALYARD_SCHEDULES_STORAGE_H
 #define HALYARD_SCHEDULES_STORAGE_H
 
+#include <string>
+
 #include "Halide.h"
 #include "schedules/dtype.h"
 #include "schedules/high_halves.h"
@@ -102,8 +104,11 @@ private:
 
     // Adding 2^k to a float with |x| < 2^k rounds it, to nearest even, at the bit 2^(k - 23). With k = exponent(x) + 13 that
     // is the last bit of a half's mantissa; k no smaller than -1 makes it the last bit of a denormal half.
-    static Halide::Expr f32_to_f16_bits(Halide::Expr value) {
+    static Halide::Expr f32_to_f16_bits(const Halide::Expr &result) {
         using namespace Halide;
+        // By name: Halide's passes would walk it once for each of the places where it stands.
+        const std::string name = Internal::unique_name("result");
+        const Expr value = Internal::Variable::make(result.type(), name);
         const Expr bits = reinterpret<int32_t>(value);
         const Expr magnitude = bits & 0x7fffffff;
         const Expr exponent = max(magnitude & 0x7f800000, 113 << 23);
@@ -114,7 +119,7 @@ private:
         const Expr finite = units + (((exponent >> 23) - 113) << 10);
         const Expr overflow = select(magnitude > 0x7f800000, 0x7e00 | ((magnitude >> 13) & 0x3ff), 0x7c00);
         const Expr half = select(magnitude >= 0x477ff000, overflow, finite);
-        return cast<uint16_t>(half | ((bits >> 16) & 0x8000));
+        return Internal::Let::make(name, result, cast<uint16_t>(half | ((bits >> 16) & 0x8000)));
     }
 
     DType dtype_;

@@ -32,7 +32,7 @@ constexpr KernelVariant generated_kernels[] = {
 #undef HALYARD_VARIANT
 };
 
-/** Supported instruction sets that `wanted` takes; the least and the best of them where races are looked for. */
+/** Supported instruction sets that `wanted` takes. */
 template<typename Wanted>
 std::vector<halyard_isa> isas_where(const Wanted &wanted) {
     std::vector<halyard_isa> isas;
@@ -42,10 +42,18 @@ std::vector<halyard_isa> isas_where(const Wanted &wanted) {
             isas.push_back(isa);
         }
     }
-    if (for_races && isas.size() > 2) {
-        isas = {isas.front(), isas.back()};
-    }
     return isas;
+}
+
+/** The least and the best of them. */
+std::vector<halyard_isa> outermost(const std::vector<halyard_isa> &isas) {
+    return isas.size() > 2 ? std::vector<halyard_isa>{isas.front(), isas.back()} : isas;
+}
+
+bool has_row_kernels(halyard_isa isa) {
+    return std::any_of(std::begin(generated_kernels), std::end(generated_kernels), [isa](const KernelVariant &variant) {
+        return std::strcmp(variant.isa, halyard_isa_name(isa)) == 0 && std::strncmp(variant.kernel, "matmul", 6) != 0;
+    });
 }
 
 std::string number(double value) {
@@ -72,22 +80,21 @@ const halyard_context *lasting_context(halyard_isa isa) {
     return contexts.try_emplace(isa, isa).first->second.get();
 }
 
+// Races do not depend on instruction sets, and no sanitizer follows the accesses of Halide's kernels.
+
 std::vector<halyard_isa> supported_isas() {
-    return isas_where([](halyard_isa) { return true; });
+    const std::vector<halyard_isa> isas = isas_where([](halyard_isa) { return true; });
+    return for_races ? outermost(isas) : isas;
 }
 
 std::vector<halyard_isa> row_isas() {
-    return isas_where([](halyard_isa isa) {
-        return std::any_of(std::begin(generated_kernels), std::end(generated_kernels),
-                           [isa](const KernelVariant &variant) {
-                               return std::strcmp(variant.isa, halyard_isa_name(isa)) == 0 &&
-                                      std::strncmp(variant.kernel, "matmul", 6) != 0;
-                           });
-    });
+    static const std::vector<halyard_isa> isas = isas_where(has_row_kernels);
+    return sanitized ? outermost(isas) : isas;
 }
 
 std::vector<halyard_isa> product_isas(Dtype x, Dtype weights) {
-    return x == Dtype::bf16 && weights == Dtype::bf16 ? supported_isas() : row_isas();
+    static const std::vector<halyard_isa> isas = isas_where(has_row_kernels);
+    return x == Dtype::bf16 && weights == Dtype::bf16 ? supported_isas() : for_races ? outermost(isas) : isas;
 }
 
 std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i) {

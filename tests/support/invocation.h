@@ -48,7 +48,8 @@ const halyard_context *lasting_context(halyard_isa isa);
 
 /** The instruction sets that this machine can run; the least and the best where races are looked for, which depend on none. */
 std::vector<halyard_isa> supported_isas();
-/** Supported ones that have more kernels of their own than matrix products: what is called on rows the others take from one of these. */
+/** Supported ones that have more kernels of their own than matrix products: what is called on rows the others take from one of these. Under
+ *  sanitizers the least and the best of them. */
 std::vector<halyard_isa> row_isas();
 /** Supported ones with kernels of their own for products of x and a matrix in these types; a quantized matrix counts as bf16. */
 std::vector<halyard_isa> product_isas(Dtype x, Dtype weights);
