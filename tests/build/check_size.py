@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import tempfile
 
-MOST_KERNEL_BYTES = 3_000_000  # code and data of an instruction set
+MOST_KERNEL_BYTES = 1_500_000  # code and data of an instruction set
 
 
 def main():
