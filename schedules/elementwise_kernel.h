@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,10 @@ public:
         if (tensors.on_gpu()) {
             schedules::gpu::elementwise(stages_, tensors.by_vectors(), tensors.target());
         } else {
+            // What the runtime calls kernels with: column_granule in runtime/core/row_iterator.h.
+            if (64 % (schedules::f32_lanes(tensors.target()) * params.vectors) != 0) {
+                throw std::invalid_argument("the vectors of an iteration do not divide 64 elements");
+            }
             schedules::elementwise(stages_, params, tensors.target());
         }
     }
