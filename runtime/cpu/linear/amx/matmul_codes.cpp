@@ -17,7 +17,7 @@
 namespace halyard::amx {
 namespace {
 
-/** Groups under way: their sums are in as many tiles, by turns, and an earlier one is scaled while the next ones are multiplied. */
+/** Groups under way: their sums are in as many tiles, by turns. */
 constexpr int ahead = 4;
 
 /** What a tile reads and writes. A piece is as many inputs of a group as a product takes. */
@@ -88,10 +88,9 @@ HALYARD_AVX512 void write_panel(const Tile &o, uint32_t *to) {
     }
 }
 
-/** The products of a group, in a tile and then in `to`. */
+/** The products of a group, in a tile. */
 template<int tile>
-__attribute__((always_inline)) inline void multiply_group(const Tile &o, const uint32_t *x, const uint32_t *numbers,
-                                                          float *to) {
+__attribute__((always_inline)) inline void multiply_group(const Tile &o, const uint32_t *x, const uint32_t *numbers) {
     const int64_t x_row_bytes = o.x_row * int64_t{sizeof(*x)};
     const auto bytes = [](const uint32_t *words) { return reinterpret_cast<const char *>(words); };
     clear<tile>();
@@ -106,7 +105,6 @@ __attribute__((always_inline)) inline void multiply_group(const Tile &o, const u
         load<7>(bytes(numbers + pair * panel_width), line_bytes);
         add_product<tile, 5, 7>();
     }
-    store<tile>(reinterpret_cast<char *>(to), line_bytes);
 }
 
 /** Adds the products of a group to the sums of a tile. */
@@ -125,37 +123,16 @@ HALYARD_AVX512_INLINE void add_group(const Tile &o, int group, const float *prod
     }
 }
 
-/** A turn of the groups of a tile: one is multiplied and an earlier one is added. */
-template<int turn, int height, bool has_offsets>
-HALYARD_AVX512_INLINE void take_turn(const Tile &o, int group, const uint32_t *numbers,
-                                     float (*products)[height * panel_width], __m512 *sums) {
-    const int added = group - (ahead - 1);
-    if (group < o.groups) {
-        const int pairs = group * o.group_pairs;
-        multiply_group<turn>(o, o.x + pairs, numbers + pairs * panel_width, products[turn]);
-    }
-    if (added >= 0 && added < o.groups) {
-        add_group<height, has_offsets>(o, added, products[(turn + 1) % ahead], sums);
-    }
-}
-
-/** The products of a tile of at most `height` rows and a panel. */
-template<int height, bool has_offsets>
-HALYARD_AVX512 void multiply_tile(const Tile &o, const uint32_t *numbers) {
-    static_assert(ahead == 4);
-    alignas(64) float products[ahead][height * panel_width];
-    __m512 sums[height];
+template<int height>
+HALYARD_AVX512_INLINE void load_sums(const Tile &o, __m512 *sums) {
 #pragma GCC unroll 16
     for (int row = 0; row < height; row++) {
         const bool starts = o.first || row >= o.rows;
         sums[row] = starts ? Avx512::zero() : Avx512::floats(o.so_far + row * o.sum_row);
     }
-    for (int group = 0; group < o.groups + ahead - 1; group += ahead) {
-        take_turn<0, height, has_offsets>(o, group, numbers, products, sums);
-        take_turn<1, height, has_offsets>(o, group + 1, numbers, products, sums);
-        take_turn<2, height, has_offsets>(o, group + 2, numbers, products, sums);
-        take_turn<3, height, has_offsets>(o, group + 3, numbers, products, sums);
-    }
+}
+template<int height>
+HALYARD_AVX512_INLINE void store_sums(const Tile &o, const __m512 *sums) {
 #pragma GCC unroll 16
     for (int row = 0; row < height; row++) {
         if (row < o.rows) {
@@ -164,17 +141,70 @@ HALYARD_AVX512 void multiply_tile(const Tile &o, const uint32_t *numbers) {
     }
 }
 
+/** The groups of a panel and its tiles of rows, one after another. A turn multiplies one group, stores the products of an earlier one and
+ *  adds those of one before that, so that nothing waits for a product; from tile to tile too. */
+struct Turns {
+    const int groups, count;  // of a tile, and of all tiles
+    const uint32_t *x;        // of the tile that is multiplied
+    int multiplied = 0;       // groups of this tile
+    Tile adding;
+    int added = 0;  // groups of that one
+};
+constexpr int stored_after = 2, added_after = 3;  // turns
+
+template<int turn, int height, bool has_offsets>
+HALYARD_AVX512_INLINE void take_turn(Turns &turns, int number, const uint32_t *numbers,
+                                     float (*products)[height * panel_width], __m512 *sums) {
+    constexpr int stored = (turn + ahead - stored_after) % ahead, added = (turn + ahead - added_after) % ahead;
+    const Tile &o = turns.adding;
+    if (number < turns.count) {
+        const int pairs = turns.multiplied * o.group_pairs;
+        multiply_group<turn>(o, turns.x + pairs, numbers + pairs * panel_width);
+        if (++turns.multiplied == turns.groups) {
+            turns.multiplied = 0;
+            turns.x += o.x_tile;
+        }
+    }
+    if (number >= stored_after && number < turns.count + stored_after) {
+        store<stored>(reinterpret_cast<char *>(products[stored]), line_bytes);
+    }
+    if (number >= added_after && number < turns.count + added_after) {
+        add_group<height, has_offsets>(o, turns.added, products[added], sums);
+        if (++turns.added == turns.groups) {
+            store_sums<height>(o, sums);
+            turns.added = 0;
+            turns.adding.skip_tile();
+            if (number + 1 < turns.count + added_after) {
+                load_sums<height>(o, sums);
+            }
+        }
+    }
+}
+
+/** The products of a panel and tiles of at most `height` rows. */
+template<int height, bool has_offsets>
+HALYARD_AVX512 void multiply_panel(const Tile &o, int tiles, const uint32_t *numbers) {
+    static_assert(ahead == 4);
+    alignas(64) float products[ahead][height * panel_width];
+    __m512 sums[height];
+    load_sums<height>(o, sums);
+    Turns turns = {.groups = o.groups, .count = tiles * o.groups, .x = o.x, .adding = o};
+    for (int number = 0; number < turns.count + added_after; number += ahead) {
+        take_turn<0, height, has_offsets>(turns, number, numbers, products, sums);
+        take_turn<1, height, has_offsets>(turns, number + 1, numbers, products, sums);
+        take_turn<2, height, has_offsets>(turns, number + 2, numbers, products, sums);
+        take_turn<3, height, has_offsets>(turns, number + 3, numbers, products, sums);
+    }
+}
+
 template<int bits, bool has_offsets>
 void multiply_tiles(const Tile &first, int panels, int tiles) {
     alignas(64) uint32_t numbers[k_block / 2 * panel_width];
-    const auto multiply = first.rows <= 8 ? multiply_tile<8, has_offsets> : multiply_tile<amx_tile_rows, has_offsets>;
+    const auto multiply = first.rows <= 8 ? multiply_panel<8, has_offsets> : multiply_panel<amx_tile_rows, has_offsets>;
     configuration(first).load();
-    each_panels<1>(first, panels, [&](Tile tile, auto) {
+    each_panels<1>(first, panels, [&](const Tile &tile, auto) {
         write_panel<bits>(tile, numbers);
-        for (int i = 0; i < tiles; i++) {
-            multiply(tile, numbers);
-            tile.skip_tile();
-        }
+        multiply(tile, tiles, numbers);
     });
     release();
 }
