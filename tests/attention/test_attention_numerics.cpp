@@ -189,7 +189,7 @@ TEST(AttentionBits, OfBfloat16OnAmxAreThoseOfTheModel) {
 
 TEST(AttentionBits, ThreadsDoNotMatter) {
     const std::vector<int> thread_counts = {2, 3, 4, 7}, few = {3};
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : attention_isas(Dtype::f32)) {
         for (AttentionForm form : forms()) {
             AttentionCase call(form);
             const Context one(isa, 1);
@@ -209,7 +209,7 @@ TEST(AttentionBits, ThreadsDoNotMatter) {
 
 // One query that many threads share: its blocks of keys are attended to apart.
 TEST(AttentionBits, OneQueryOverManyKeys) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : attention_isas(Dtype::f32)) {
         for (const std::int64_t heads : {1, 5}) {
             AttentionForm form;
             form.keys = 5000;
@@ -227,10 +227,10 @@ TEST(AttentionBits, OneQueryOverManyKeys) {
 }
 
 TEST(AttentionBits, QueriesAloneAndAmongOthers) {
-    for (const halyard_isa isa : supported_isas()) {
-        const Context context(isa, 2);
-        for (AttentionForm form : forms_of_types()) {
-            AttentionCase call(form);
+    for (AttentionForm form : forms_of_types()) {
+        AttentionCase call(form);
+        for (const halyard_isa isa : attention_isas(form.k)) {
+            const Context context(isa, 2);
             bits_of(call, context.get());
             for (const std::int64_t count : {std::int64_t{1}, std::int64_t{3}, form.queries - 1}) {
                 if (count < 1 || count > form.queries) {
@@ -255,13 +255,14 @@ TEST(AttentionBits, QueriesAloneAndAmongOthers) {
 
 // Step by step, in pieces, or at once: the same as without a cache.
 TEST(AttentionBits, CachedInPieces) {
-    for (const halyard_isa isa : supported_isas()) {
-        for (AttentionForm form : forms_of_types()) {
-            AttentionCase call(form);
+    for (AttentionForm form : forms_of_types()) {
+        AttentionCase call(form);
+        const std::vector<halyard_isa> isas = attention_isas(form.k);
+        for (const halyard_isa isa : isas) {
             const Context context(isa, 2);
             const std::vector<std::uint32_t> expected = bits_of(call, context.get());
             for (const std::int64_t tokens : {1, 7, 64, 500, 2000}) {
-                if (tokens <= (emulated ? 7 : 1) && form.keys > 600 && isa != supported_isas().back()) {
+                if (tokens <= (emulated ? 7 : 1) && form.keys > 600 && isa != isas.back()) {
                     continue;
                 }
                 const Cache cache = make_cache(form.k, 1, form.kv_heads, form.head_dim, form.keys + 9);
@@ -281,7 +282,7 @@ TEST(AttentionBits, CachedInPieces) {
 
 // Sequences of different lengths in one call, in any order, beside a layer and sequences that others use.
 TEST(AttentionBits, SequencesOfDifferentLengths) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : attention_isas(Dtype::f32)) {
         const Context context(isa, 3);
         AttentionForm form;
         form.batch = 3;
@@ -355,8 +356,8 @@ TEST(AttentionBits, CachesOf16BitsRoundOnce) {
             AttentionCase rounded(rounded_form);
             rounded.k.fill([&](std::int64_t row, std::int64_t i) { return call.k.get(row, i); });
             rounded.v.fill([&](std::int64_t row, std::int64_t i) { return call.v.get(row, i); });
-            for (const halyard_isa isa : supported_isas()) {
-                if (emulated && tokens == 1 && isa != supported_isas().back()) {
+            for (const halyard_isa isa : attention_isas(type)) {
+                if (emulated && tokens == 1 && isa != attention_isas(type).back()) {
                     continue;
                 }
                 const Context context(isa, 2);
@@ -387,7 +388,7 @@ TEST(AttentionBits, CachesOfBfloat16AndFloat32) {
         form.norm = norm_and_rope;
         form.rotary_dim = norm_and_rope ? 32 : 0;
         AttentionCase call(form);
-        for (const halyard_isa isa : supported_isas()) {
+        for (const halyard_isa isa : attention_isas(Dtype::bf16)) {
             const Context full(isa, 2), storage(isa, 2);
             ASSERT_EQ(halyard_context_set_products(full.get(), HALYARD_PRODUCTS_FULL), HALYARD_OK);
             ASSERT_EQ(halyard_context_set_products(storage.get(), HALYARD_PRODUCTS_STORAGE), HALYARD_OK);
@@ -433,7 +434,7 @@ TEST(AttentionBits, WhatACacheForgetsIsGone) {
 // What is not finite in one query, key or value reaches the rows that see it, and no others.
 TEST(AttentionBits, NanAndInfinitiesStayWithThoseThatSeeThem) {
     enum Where { in_query, in_key, in_value };
-    const std::vector<halyard_isa> isas = supported_isas();
+    const std::vector<halyard_isa> isas = attention_isas(Dtype::bf16);
     for (const halyard_isa isa : isas) {
         const Context context(isa, 2);
         for (const std::int64_t tokens : {5, 70, 600}) {
@@ -494,7 +495,7 @@ TEST(AttentionBits, NanAndInfinitiesStayWithThoseThatSeeThem) {
 
 // Where products flush denormals, so does what is computed again because of others' NaN.
 TEST(AttentionBits, OfDenormalValuesStandNanThatARowDoesNotSee) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : attention_isas(Dtype::bf16)) {
         const Context context(isa, 2);
         for (const std::int64_t tokens : {5, 70, 600}) {
             for (const std::int64_t window : {0, 9}) {
@@ -539,7 +540,7 @@ TEST(AttentionBits, OfDenormalValuesStandNanThatARowDoesNotSee) {
 
 // Queries of a prompt in a cache, too, meet keys of that prompt that they do not see.
 TEST(AttentionBits, InfinityInACachedValue) {
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : attention_isas(Dtype::f32)) {
         const Context context(isa, 2);
         AttentionForm form;
         form.queries = form.keys = 530;

@@ -202,6 +202,9 @@ private:
 class LargeCount : public testing::TestWithParam<const char *> {};
 
 TEST_P(LargeCount, ReachesEveryElement) {
+    if (emulated) {
+        GTEST_SKIP() << "the runtime counts alike on every processor, and there are 2^31 elements";
+    }
     const Operation &called = operation(GetParam());
     // Norms work on rows; what is elementwise takes all as one row.
     const std::size_t rank = called.needs_features ? 2 : 1;

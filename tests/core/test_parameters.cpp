@@ -158,6 +158,9 @@ protected:
 };
 
 TEST_F(ParametersTest, ChangeNoBitOneByOne) {
+    if (emulated) {
+        GTEST_SKIP() << "together they say the same in less time, and natively each is named";
+    }
     Calls calls;
     const std::vector<Bits> right = calls.run();
     for (const Parameter &parameter : all_parameters()) {
@@ -175,7 +178,7 @@ TEST_F(ParametersTest, ChangeNoBitTogether) {
     Calls calls;
     const std::vector<Bits> right = calls.run();
     const std::vector<Parameter> all = all_parameters();
-    for (std::uint64_t seed = 1; seed <= (reduced ? 3 : 20); seed++) {
+    for (std::uint64_t seed = 1; seed <= (emulated ? 6 : reduced ? 3 : 20); seed++) {
         std::string text;
         for (std::size_t i = 0; i < all.size(); i++) {
             const auto &values = all[i].values;

@@ -244,7 +244,7 @@ TEST(LinearBits, OfOtherRowsStandNanAndInf) {
         for (const std::int64_t rows : {2, 9, 23}) {
             const Weights weights(weight_form(types.w, 90, 37, false, 101));
             LinearCall clean(weights, call_form(types.x, types.y, {rows}), 103);
-            for (const halyard_isa isa : supported_isas()) {
+            for (const halyard_isa isa : product_isas(types.x, types.w)) {
                 const Context context(isa);
                 ASSERT_EQ(clean.run(context.get()), HALYARD_OK) << halyard_last_error();
                 for (const double value :
@@ -288,7 +288,7 @@ TEST(LinearBits, OfOtherColumnsStandNanAndInf) {
                     const WeightForm form = weight_form(type, in, out, gated);
                     const Weights clean(form, value_at(1)), weights(form, value_at(value));
                     LinearCall expected(clean, f32_rows(5), 109), call(weights, f32_rows(5), 109);
-                    for (const halyard_isa isa : supported_isas()) {
+                    for (const halyard_isa isa : product_isas(Dtype::f32, Dtype::f32)) {
                         const Context context(isa);
                         ASSERT_EQ(expected.run(context.get()), HALYARD_OK) << halyard_last_error();
                         ASSERT_EQ(call.run(context.get()), HALYARD_OK) << halyard_last_error();
@@ -317,7 +317,7 @@ TEST(LinearBits, OfOtherColumnsStandNanAndInf) {
 TEST(LinearBits, DoNotDependOnWhatACallBeforeLeft) {
     // The memory of intermediates is used again as it is.
     const Weights first(weight_form(Dtype::f32, 1100, 200, true)), second(weight_form(Dtype::bf16, 530, 61));
-    for (const halyard_isa isa : supported_isas()) {
+    for (const halyard_isa isa : product_isas(Dtype::f32, Dtype::f32)) {
         const Context fresh(isa), used(isa);
         LinearCall poison(first, f32_rows(emulated ? 70 : 300)), expected(second, f32_rows(21)),
             call(second, f32_rows(21));

@@ -97,6 +97,12 @@ std::vector<halyard_isa> product_isas(Dtype x, Dtype weights) {
     return x == Dtype::bf16 && weights == Dtype::bf16 ? supported_isas() : for_races ? outermost(isas) : isas;
 }
 
+std::vector<halyard_isa> attention_isas(Dtype keys) {
+    static const std::vector<halyard_isa> isas =
+        isas_where([](halyard_isa isa) { return isa != HALYARD_ISA_NEON_BFDOT && isa != HALYARD_ISA_NEON_BFMMLA; });
+    return keys != Dtype::bf16 ? product_isas(keys, keys) : for_races ? outermost(isas) : isas;
+}
+
 std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i) {
     // The finalizer of SplitMix64.
     std::uint64_t z = seed * 0x9e3779b97f4a7c15u + row * 0xd1b54a32d192ed03u + i * 0xabc98388fb8fac03u;

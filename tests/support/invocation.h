@@ -53,6 +53,8 @@ std::vector<halyard_isa> supported_isas();
 std::vector<halyard_isa> row_isas();
 /** Supported ones with kernels of their own for products of x and a matrix in these types; a quantized matrix counts as bf16. */
 std::vector<halyard_isa> product_isas(Dtype x, Dtype weights);
+/** And for attention to keys and values of this type, which has no products that round as those of bfdot and bfmmla do. */
+std::vector<halyard_isa> attention_isas(Dtype keys);
 
 /** Reproducible pseudo-random numbers that are the same on every machine: hashes of (seed, row, feature). */
 std::uint64_t hash(std::uint64_t seed, std::uint64_t row, std::uint64_t i);
