@@ -228,7 +228,7 @@ TEST(QuantizedProducts, HaveThemWhateverTheRestOfTheCall) {
 }
 
 TEST(QuantizedProducts, AreTheSameForAnyThreadsAndRowsBeside) {
-    const CodeForm form = {1100, emulated ? 210 : 700, 4, HALYARD_SCALE_PLAIN, Dtype::f16, 32, false};
+    const CodeForm form = {1100, reduced ? 210 : 700, 4, HALYARD_SCALE_PLAIN, Dtype::f16, 32, false};
     CodedMatrix codes = CodedMatrix::random(form, 6);
     const Loaded weights(codes.block());
     for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
