@@ -141,8 +141,8 @@ HALYARD_AVX512_INLINE void store_sums(const Tile &o, const __m512 *sums) {
     }
 }
 
-/** The groups of a panel and its tiles of rows, one after another. A turn multiplies one group, stores the products of an earlier one and
- *  adds those of one before that, so that nothing waits for a product; from tile to tile too. */
+/** All groups of a panel's tiles of rows, one after another. A turn multiplies one of them, stores the products of an earlier one and adds
+ *  those of one still earlier: nothing waits for a product, and the turns go on from one tile of rows to the next. */
 struct Turns {
     const int groups, count;  // of a tile, and of all tiles
     const uint32_t *x;        // of the tile that is multiplied
@@ -151,6 +151,7 @@ struct Turns {
     int added = 0;  // groups of that one
 };
 constexpr int stored_after = 2, added_after = 3;  // turns
+static_assert(stored_after < added_after && added_after < ahead);
 
 template<int turn, int height, bool has_offsets>
 HALYARD_AVX512_INLINE void take_turn(Turns &turns, int number, const uint32_t *numbers,
