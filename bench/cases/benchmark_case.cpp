@@ -259,8 +259,8 @@ double BenchmarkCase::tolerance() const {
         return peer_tolerance();
     }
     const double rounding = 1e-5 + 2 * operations::unit_roundoff(id.output_dtype());
-    // The model of a file is compared with one that rounds nothing.
-    const bool rounds = !id.kernel->file.empty() && id.dtype != Dtype::f32;
+    // A model is compared with one that rounds nothing.
+    const bool rounds = id.is_model() && id.dtype != Dtype::f32;
     return rounds ? rounding * std::sqrt(static_cast<double>(id.kernel->block->layers)) : rounding;
 }
 
@@ -271,8 +271,7 @@ double BenchmarkCase::peer_tolerance() const {
         const auto layers = static_cast<double>(id.kernel->block ? id.kernel->block->layers : 1);
         return 0x1p-6 * std::sqrt(layers);  // peers quantize the activations too, to 8 bits
     }
-    const bool rounds = id.is_training_step() || (id.is_model() && id.dtype != Dtype::f32);
-    return rounds ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
+    return id.is_training_step() ? tolerance() * std::sqrt(static_cast<double>(id.kernel->block->layers)) : tolerance();
 }
 
 }  // namespace halyard::bench

@@ -148,11 +148,11 @@ struct BenchmarkCase {
 
     /** Errors of set 0's outputs. Large tensors are judged by rows spread over them. */
     Accuracy accuracy() const;
-    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type; of rows in 8 bits as
-     *  for a peer. */
+    /** What Accuracy::error may be: room for another order of summation, and two roundings to the storage type. A model in 16 bits rounds in
+     *  each of its blocks: these errors are independent of each other and add up like the root of their number. Rows in 8 bits as for a
+     *  peer. */
     double tolerance() const;
-    /** As tolerance(), for a peer, which may round to a 16-bit type after every step of a model, and whose gradients go through all
-     *  blocks: the errors of its blocks are independent of each other and add up like the root of their number. */
+    /** As tolerance(), for a peer, which may quantize activations, and whose gradients in a training step go through all blocks. */
     double peer_tolerance() const;
     /** Fills set 0's outputs with NaN, so that nothing passes that was not written; those of an optimizer are as they began. */
     void spoil_outputs();
