@@ -600,7 +600,7 @@ TEST(BlockBits, DoNotDependOnWhatACallBeforeLeft) {
     poison.x.fill([](std::int64_t, std::int64_t) { return NAN; });
     for (const std::string &preset : block_presets()) {
         const Block block(preset_block(preset));
-        for (const halyard_isa isa : product_isas(Dtype::f32, Dtype::f32)) {
+        for (const halyard_isa isa : supported_isas()) {  // the other block rounds to bf16 between products
             const Context fresh(isa), used(isa);
             BlockCall expected(block, Dtype::f32, {9}), call(block, Dtype::f32, {9});
             ASSERT_EQ(poison.run(used.get()), HALYARD_OK) << halyard_last_error();
