@@ -356,8 +356,9 @@ TEST(AttentionBits, CachesOf16BitsRoundOnce) {
             AttentionCase rounded(rounded_form);
             rounded.k.fill([&](std::int64_t row, std::int64_t i) { return call.k.get(row, i); });
             rounded.v.fill([&](std::int64_t row, std::int64_t i) { return call.v.get(row, i); });
-            for (const halyard_isa isa : attention_isas(type)) {
-                if (emulated && tokens == 1 && isa != attention_isas(type).back()) {
+            const std::vector<halyard_isa> isas = attention_isas(type);
+            for (const halyard_isa isa : isas) {
+                if (emulated && tokens == 1 && isa != isas.back()) {
                     continue;
                 }
                 const Context context(isa, 2);

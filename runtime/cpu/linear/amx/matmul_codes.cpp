@@ -17,7 +17,7 @@
 namespace halyard::amx {
 namespace {
 
-/** Groups under way: their sums are in as many tiles, by turns. */
+/** Groups under way, whose products are in as many tiles. */
 constexpr int ahead = 4;
 
 /** What a tile reads and writes. A piece is as many inputs of a group as a product takes. */
@@ -141,8 +141,8 @@ HALYARD_AVX512_INLINE void store_sums(const Tile &o, const __m512 *sums) {
     }
 }
 
-/** All groups of a panel's tiles of rows, one after another. A turn multiplies one of them, stores the products of an earlier one and adds
- *  those of one still earlier: nothing waits for a product, and the turns go on from one tile of rows to the next. */
+/** A software pipeline over all groups of a panel's tiles of rows. A turn multiplies one group, stores the products of an earlier one and
+ *  adds those of one still earlier. */
 struct Turns {
     const int groups, count;  // of a tile, and of all tiles
     const uint32_t *x;        // of the tile that is multiplied
